@@ -1,0 +1,169 @@
+//! The facts that are recorded: one variant for each kind of line in the alert log.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::alert::{Alert, Member};
+use crate::leadership::{Component, JobId, SessionId};
+use crate::process::Role;
+
+/// A line of the alert log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// When: RFC 3339 in UTC with milliseconds.
+    #[serde(serialize_with = "with_milliseconds")]
+    pub ts: Timestamp,
+    /// What.
+    #[serde(flatten)]
+    pub event: Event,
+    /// Name of the Flink cluster.
+    pub cluster: String,
+    /// Host that wrote the line.
+    pub host: String,
+    /// Process that wrote the line.
+    pub pid: u32,
+}
+
+/// Writes a time as RFC 3339 in UTC with exactly three digits of a second.
+pub fn with_milliseconds<S: Serializer>(at: &Timestamp, out: S) -> Result<S::Ok, S::Error> {
+    out.collect_str(&format_args!("{at:.3}"))
+}
+
+/// A seat, as it stands in a record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeatFields {
+    /// The component.
+    pub component: Component,
+    /// The job, where the component is one a job.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub job_id: Option<JobId>,
+}
+
+/// A target, as it stands in a record: no secrets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetFields {
+    /// The user's name for it.
+    pub name: String,
+    /// Kind of receiver.
+    pub kind: String,
+}
+
+/// What happened. The names are those of the contract.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event")]
+#[allow(missing_docs)] // Each field is named and explained in the contract's table of the alert log.
+pub enum Event {
+    #[serde(rename = "agent.started")]
+    AgentStarted {
+        version: String,
+        role: Role,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        java_version: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        flink_version: Option<String>,
+        /// Class name -> `installed`, `not seen yet`, or why not.
+        hooks: BTreeMap<String, String>,
+        targets: Vec<TargetFields>,
+    },
+    #[serde(rename = "leader.elected")]
+    LeaderElected {
+        #[serde(flatten)]
+        seat: SeatFields,
+        leader_id: SessionId,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        address: Option<String>,
+    },
+    #[serde(rename = "leader.lost")]
+    LeaderLost {
+        #[serde(flatten)]
+        seat: SeatFields,
+        leader_id: SessionId,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        address: Option<String>,
+    },
+    #[serde(rename = "leader.unreachable")]
+    LeaderUnreachable {
+        #[serde(flatten)]
+        seat: SeatFields,
+        /// `heartbeat_timeout` or `target_unreachable`: the verdict as Flink gave it.
+        verdict: String,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        leader_id: Option<SessionId>,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        address: Option<String>,
+    },
+    #[serde(rename = "leader.returned")]
+    LeaderReturned {
+        #[serde(flatten)]
+        seat: SeatFields,
+        leader_id: SessionId,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        address: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        leaderless_ms: Option<u64>,
+    },
+    #[serde(rename = "leader.moved")]
+    LeaderMoved {
+        #[serde(flatten)]
+        seat: SeatFields,
+        leader_id: SessionId,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        address: Option<String>,
+        old_leader_id: SessionId,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        old_address: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        leaderless_ms: Option<u64>,
+    },
+    #[serde(rename = "leader.stale")]
+    LeaderStale {
+        #[serde(flatten)]
+        seat: SeatFields,
+        leader_id: SessionId,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        address: Option<String>,
+    },
+    #[serde(rename = "leader.granted")]
+    LeaderGranted {
+        #[serde(flatten)]
+        seat: SeatFields,
+        leader_id: SessionId,
+    },
+    #[serde(rename = "leader.revoked")]
+    LeaderRevoked {
+        #[serde(flatten)]
+        seat: SeatFields,
+    },
+    #[serde(rename = "alert.raised")]
+    AlertRaised { alert: Box<Alert> },
+    #[serde(rename = "alert.updated")]
+    AlertUpdated { alert_id: String, members: Vec<Member> },
+    #[serde(rename = "alert.delivered")]
+    AlertDelivered {
+        alert_id: String,
+        target: String,
+        attempts: u32,
+        latency_ms: u64,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        receipt: Option<String>,
+    },
+    #[serde(rename = "alert.retrying")]
+    AlertRetrying { alert_id: String, target: String, attempts: u32, reason: String, next_ms: u64 },
+    #[serde(rename = "alert.failed")]
+    AlertFailed { alert_id: String, target: String, attempts: u32, reason: String },
+    #[serde(rename = "alert.suppressed")]
+    AlertSuppressed { alert_id: String, by: String },
+    #[serde(rename = "agent.problem")]
+    AgentProblem { what: String, reason: String },
+    #[serde(rename = "agent.stopped")]
+    AgentStopped { pending: u64 },
+}
+
+impl Event {
+    /// A problem, in two parts: what does not work, and why together with the cure.
+    pub fn problem(what: impl Into<String>, reason: impl Into<String>) -> Event {
+        Event::AgentProblem { what: what.into(), reason: reason.into() }
+    }
+}

@@ -1,0 +1,13 @@
+//! Everything in Leaderwatch that needs no JVM: what an observation of a leader means, the alert log, the alerts,
+//! and their delivery.
+//!
+//! Data goes one way: hook -> [`leadership::Observation`] -> board -> journal and alert -> outbox -> target.
+//! Nothing on the right is known to what stands left of it.
+#![forbid(unsafe_code)]
+
+pub mod alert;
+pub mod clock;
+pub mod event;
+pub mod leadership;
+pub mod process;
+pub mod target;
