@@ -108,11 +108,18 @@ pub struct Alert {
     /// The leader now; absent where there is none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub new_leader: Option<Leader>,
-    /// The seats that moved.
+    /// The seats that moved; the first hundred of a storm.
     pub members: Vec<Member>,
+    /// How many more moved than `members` lists; the alert log has them all.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub members_left_out: u64,
     /// Who saw it.
     pub observer: Observer,
     /// The user's own labels.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub labels: BTreeMap<String, String>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

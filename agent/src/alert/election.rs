@@ -1,0 +1,758 @@
+//! One election, one alert: gathers the seats that moved under one new leader, waits for the rest of them, and tells.
+//!
+//! An election opens with the first seat that moves, gathers members for `group_wait` and is then told. A member that
+//! comes later joins the same alert. No clock and no disk in here: time comes in with each call, and what is to be done
+//! goes out as an [`Effect`].
+//!
+//! From Flink 1.15 on one election gives all components of a JobManager process one session id, so the id alone says
+//! what belongs together (FLINK-24038). Before, each component draws its own, and host and port of the old or new leader
+//! say it.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::id::alert_id;
+use super::model::{Alert, Cause, Class, Member, Severity};
+use super::text;
+use crate::clock::Moment;
+use crate::event::Event;
+use crate::leadership::{Change, Component, Leader, SeatChange, SeatKey, SessionId};
+use crate::process::Observer;
+use crate::target::{Action, Notice};
+
+/// How long an election of jobs only waits for the ResourceManager's, before Flink 1.15.
+const WAIT_FOR_RESOURCE_MANAGER: Duration = Duration::from_secs(10);
+/// How long an alert waits for the disk. Beyond it, it goes on without.
+const WAIT_FOR_DISK: Duration = Duration::from_secs(1);
+/// How many told elections are remembered, so that late members find their alert.
+const TOLD_ELECTIONS: usize = 64;
+/// How many members an alert lists; the alert log has them all.
+const LISTED_MEMBERS: usize = 100;
+
+/// What elections need to know.
+#[derive(Debug, Clone)]
+pub struct ElectionSettings {
+    /// Name of the Flink cluster.
+    pub cluster: String,
+    /// Kubernetes namespace, where there is one.
+    pub namespace: Option<String>,
+    /// The user's own labels.
+    pub labels: BTreeMap<String, String>,
+    /// How long an election gathers its members.
+    pub group_wait: Duration,
+    /// How long after an alert the members that came late are told.
+    pub group_interval: Duration,
+    /// Whether one election gives all components of a JobManager one session id: from Flink 1.15 on.
+    pub one_id_for_all: bool,
+    /// This process.
+    pub observer: Observer,
+}
+
+/// Which targets a notice goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Audience {
+    /// All that want its class.
+    All,
+    /// Those that update an open alert in place.
+    InPlace,
+    /// Those that do not.
+    NotInPlace,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Write a part of an open election down and answer with [`Elections::written`].
+    Save {
+        /// Name of the part.
+        key: String,
+        /// Its content, which [`Elections::recover`] understands.
+        body: Value,
+    },
+    /// A new alert: record it, and forget the saved parts once it is in the outbox.
+    Raise {
+        /// The alert.
+        alert: Box<Alert>,
+        /// Names of the saved parts that it stands for.
+        saved: Vec<String>,
+    },
+    /// A message under an alert that was raised before.
+    Notify {
+        /// The message.
+        notice: Box<Notice>,
+        /// Which targets it is for.
+        audience: Audience,
+    },
+    /// A line for the alert log.
+    Record(Event),
+}
+
+/// A seat that moved to the new leader of an election, or was first seen under it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Move {
+    member: Member,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    leaderless_ms: Option<u64>,
+    at: Timestamp,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    unreachable: bool,
+}
+
+/// What an election's members have in common, so that the next one can be told to belong.
+#[derive(Debug, Default)]
+struct Group {
+    seats: HashSet<SeatKey>,
+    new_ids: HashSet<SessionId>,
+    new_places: HashSet<String>,
+    old_places: HashSet<String>,
+}
+
+impl Group {
+    fn add(&mut self, member: &Member) {
+        self.seats.insert(seat_of(member));
+        self.new_ids.extend(member.new_leader.as_ref().map(|leader| leader.id));
+        self.new_places.extend(place_of(&member.new_leader).map(str::to_owned));
+        self.old_places.extend(place_of(&member.old_leader).map(str::to_owned));
+    }
+
+    /// A seat takes part in an election once.
+    fn admits(&self, member: &Member, how: Belonging) -> bool {
+        if self.seats.contains(&seat_of(member)) {
+            return false;
+        }
+        if member.new_leader.as_ref().is_some_and(|leader| self.new_ids.contains(&leader.id)) {
+            return true;
+        }
+        let shares = |leader: &Option<Leader>, places: &HashSet<String>| {
+            place_of(leader).is_some_and(|place| places.contains(place))
+        };
+        how == Belonging::ByIdOrPlace
+            && (shares(&member.new_leader, &self.new_places) || shares(&member.old_leader, &self.old_places))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Belonging {
+    ById,
+    ByIdOrPlace,
+}
+
+/// An election that still gathers.
+#[derive(Debug)]
+struct Open {
+    opened: Moment,
+    /// Since when `group_wait` runs: the first part is on disk, or the disk did not answer in time.
+    waiting_since: Option<Duration>,
+    group: Group,
+    /// The moves that the alert lists; the ResourceManager's is always among them.
+    moves: Vec<Move>,
+    left_out: u64,
+    has_job: bool,
+    /// How many of the moves are saved.
+    saved_moves: usize,
+    saved_parts: Vec<String>,
+}
+
+impl Open {
+    fn begun(at: Moment) -> Open {
+        Open {
+            opened: at,
+            waiting_since: None,
+            group: Group::default(),
+            moves: Vec::new(),
+            left_out: 0,
+            has_job: false,
+            saved_moves: 0,
+            saved_parts: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, movement: Move) {
+        self.group.add(&movement.member);
+        self.has_job |= movement.member.component == Component::JobManager;
+        let is_first_of_all = movement.member.component == Component::ResourceManager;
+        if self.moves.len() < LISTED_MEMBERS || is_first_of_all {
+            self.moves.push(movement);
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    /// A name that no other election of this cluster has: the session id that its first seat moved to.
+    fn name(&self) -> String {
+        let first = self.moves.first().and_then(|m| m.member.new_leader.as_ref());
+        first.map_or_else(String::new, |leader| leader.id.to_string())
+    }
+
+    fn has_resource_manager(&self) -> bool {
+        self.group.seats.contains(&SeatKey::cluster(Component::ResourceManager))
+    }
+}
+
+/// An election that was told.
+#[derive(Debug)]
+struct Told {
+    alert: Alert,
+    group: Group,
+    opened: Moment,
+    /// Members that joined and are not told to anybody yet.
+    fresh: Vec<Member>,
+    /// When those that do not update in place are told of who joined.
+    late_due: Option<Duration>,
+    messages: u32,
+}
+
+impl Told {
+    fn add(&mut self, member: Member, group_interval: Duration, at: Moment) {
+        self.group.add(&member);
+        let earliest = self.opened.monotonic + group_interval;
+        self.late_due.get_or_insert(earliest.max(at.monotonic));
+        if self.alert.members.len() < LISTED_MEMBERS {
+            self.alert.members.push(member.clone());
+        } else {
+            self.alert.members_left_out += 1;
+        }
+        self.fresh.push(member);
+    }
+}
+
+/// All elections of the cluster, as far as this process saw them.
+#[derive(Debug)]
+pub struct Elections {
+    settings: ElectionSettings,
+    open: Vec<Open>,
+    told: Vec<Told>,
+    /// The last leader that Flink held for dead.
+    unreachable: Option<SessionId>,
+}
+
+impl Elections {
+    /// No elections yet.
+    pub fn new(settings: ElectionSettings) -> Self {
+        Self { settings, open: Vec::new(), told: Vec::new(), unreachable: None }
+    }
+
+    /// Takes a change of a seat in.
+    pub fn take(&mut self, change: &SeatChange) {
+        match &change.change {
+            Change::Moved { old, new, leaderless } => {
+                let movement = self.moved(change.seat, old, new, *leaderless, change.at);
+                if let Err(movement) = self.join(movement, change.at, None) {
+                    let mut open = Open::begun(change.at);
+                    open.add(movement);
+                    self.open.push(open);
+                }
+            }
+            Change::Elected { leader } if change.seat.component == Component::JobManager => {
+                let movement = first_seen(change.seat, leader, change.at);
+                // A job that no recent election explains was simply started.
+                let _ = self.join(movement, change.at, Some(self.settings.group_interval));
+            }
+            Change::Unreachable { leader: Some(leader), .. } => self.unreachable = Some(leader.id),
+            _ => {}
+        }
+    }
+
+    /// The part named `key` is on disk.
+    pub fn written(&mut self, key: &str, now: Moment) {
+        let election = self.open.iter_mut().find(|open| open.saved_parts.iter().any(|part| part == key));
+        if let Some(open) = election {
+            open.waiting_since.get_or_insert(now.monotonic);
+        }
+    }
+
+    /// What is to be done by now.
+    pub fn due(&mut self, now: Moment) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        self.save_open(&mut effects);
+        let (due, open) = std::mem::take(&mut self.open)
+            .into_iter()
+            .partition::<Vec<Open>, _>(|open| self.raise_at(open) <= now.monotonic);
+        self.open = open;
+        effects.extend(due.into_iter().map(|open| self.raise(open)));
+        for told in &mut self.told {
+            tell_fresh(told, &mut effects);
+            tell_late(told, now, &mut effects);
+        }
+        effects
+    }
+
+    /// Raises what still gathers, without waiting: the process ends.
+    pub fn raise_all(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.open).into_iter().map(|open| self.raise(open)).collect()
+    }
+
+    /// When [`Elections::due`] has something to do again, by the monotonic clock.
+    pub fn next_due(&self) -> Option<Duration> {
+        let open = self.open.iter().map(|open| self.raise_at(open));
+        let late = self.told.iter().filter_map(|told| told.late_due);
+        open.chain(late).min()
+    }
+
+    /// Raises the elections that a dead process had saved, from the parts that it left.
+    pub fn recover(&mut self, parts: impl IntoIterator<Item = (String, Value)>, now: Moment) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let mut elections: BTreeMap<String, Open> = BTreeMap::new();
+        for (key, body) in parts {
+            let Ok(moves) = serde_json::from_value::<Vec<Move>>(body) else {
+                let what = format!("open election {key}");
+                let reason = "what an earlier process wrote of it cannot be read; its alert is lost";
+                effects.push(Effect::Record(Event::problem(what, reason)));
+                continue;
+            };
+            let name = key.split('.').next().unwrap_or(&key).to_owned();
+            let open = elections.entry(name).or_insert_with(|| Open::begun(now));
+            for movement in moves {
+                open.add(movement);
+            }
+            open.saved_parts.push(key);
+        }
+        let whole = elections.into_values().filter(|open| !open.moves.is_empty());
+        effects.extend(whole.map(|open| self.raise(open)));
+        effects
+    }
+
+    fn moved(&self, seat: SeatKey, old: &Leader, new: &Leader, leaderless: Option<Duration>, at: Moment) -> Move {
+        let member = Member {
+            component: seat.component,
+            job_id: seat.job_id,
+            job_name: None,
+            old_leader: Some(old.clone()),
+            new_leader: Some(new.clone()),
+            joined: false,
+        };
+        let leaderless_ms = leaderless.map(|gap| u64::try_from(gap.as_millis()).unwrap_or(u64::MAX));
+        Move { member, leaderless_ms, at: at.wall, unreachable: self.unreachable == Some(old.id) }
+    }
+
+    /// Adds a move to the election that it belongs to: one that still gathers, or one that was told and opened no longer
+    /// than `within` ago.
+    fn join(&mut self, movement: Move, at: Moment, within: Option<Duration>) -> Result<(), Move> {
+        let by_place = if self.settings.one_id_for_all { Belonging::ById } else { Belonging::ByIdOrPlace };
+        if let Some(open) = self.open.iter_mut().find(|open| open.group.admits(&movement.member, by_place)) {
+            open.add(movement);
+            return Ok(());
+        }
+        let group_interval = self.settings.group_interval;
+        let belongs = |told: &&mut Told| {
+            let age = at.since(told.opened);
+            // Addresses come back with a later election; ids never do.
+            let how = if age <= group_interval { by_place } else { Belonging::ById };
+            within.is_none_or(|within| age <= within) && told.group.admits(&movement.member, how)
+        };
+        let Some(told) = self.told.iter_mut().rev().find(belongs) else { return Err(movement) };
+        told.add(movement.member, group_interval, at);
+        Ok(())
+    }
+
+    fn save_open(&mut self, effects: &mut Vec<Effect>) {
+        if self.settings.group_wait.is_zero() && self.settings.one_id_for_all {
+            return;
+        }
+        for open in &mut self.open {
+            let unsaved = &open.moves[open.saved_moves..];
+            if unsaved.is_empty() {
+                continue;
+            }
+            // What is made of strings and numbers always has a JSON form.
+            let Ok(body) = serde_json::to_value(unsaved) else { continue };
+            let key = format!("{}.{}", open.name(), open.saved_parts.len());
+            open.saved_moves = open.moves.len();
+            open.saved_parts.push(key.clone());
+            effects.push(Effect::Save { key, body });
+        }
+    }
+
+    fn raise_at(&self, open: &Open) -> Duration {
+        let group_wait = self.settings.group_wait;
+        let wait = if self.settings.one_id_for_all || open.has_resource_manager() {
+            group_wait
+        } else {
+            group_wait.max(WAIT_FOR_RESOURCE_MANAGER)
+        };
+        if wait.is_zero() {
+            return open.opened.monotonic;
+        }
+        open.waiting_since.unwrap_or(open.opened.monotonic + WAIT_FOR_DISK) + wait
+    }
+
+    fn raise(&mut self, open: Open) -> Effect {
+        let alert = self.alert(&open);
+        if self.told.len() == TOLD_ELECTIONS {
+            self.told.remove(0);
+        }
+        let Open { opened, group, saved_parts, .. } = open;
+        self.told.push(Told { alert: alert.clone(), group, opened, fresh: Vec::new(), late_due: None, messages: 1 });
+        Effect::Raise { alert: Box::new(alert), saved: saved_parts }
+    }
+
+    fn alert(&self, open: &Open) -> Alert {
+        let settings = &self.settings;
+        let first = primary(&open.moves);
+        let mut members: Vec<Member> = open.moves.iter().map(|m| m.member.clone()).collect();
+        members.sort_by_key(|member| (member.component != Component::ResourceManager, seat_of(member)));
+        let (old_leader, new_leader) = (first.member.old_leader.clone(), first.member.new_leader.clone());
+        let new_id = new_leader.as_ref().map_or(SessionId::NO_HIGH_AVAILABILITY, |leader| leader.id);
+        let mut alert = Alert {
+            schema: 1,
+            id: alert_id("failover", settings.namespace.as_deref(), &settings.cluster, new_id),
+            class: Class::Failover,
+            severity: if open.has_job { Severity::Critical } else { Severity::Warning },
+            cluster: settings.cluster.clone(),
+            namespace: settings.namespace.clone(),
+            occurred_at: first.at,
+            title: String::new(),
+            text: String::new(),
+            leaderless_ms: first.leaderless_ms,
+            same_address: same_place(&old_leader, &new_leader),
+            cause: cause(first),
+            old_leader,
+            new_leader,
+            members,
+            members_left_out: open.left_out,
+            observer: settings.observer.clone(),
+            labels: settings.labels.clone(),
+        };
+        text::write(&mut alert);
+        alert
+    }
+}
+
+/// Tells the log, and the targets that update in place, who joined a told alert.
+fn tell_fresh(told: &mut Told, effects: &mut Vec<Effect>) {
+    if told.fresh.is_empty() {
+        return;
+    }
+    let mut members = std::mem::take(&mut told.fresh);
+    if members.iter().any(|member| member.component == Component::JobManager) {
+        told.alert.severity = Severity::Critical;
+    }
+    members.truncate(LISTED_MEMBERS);
+    text::write(&mut told.alert);
+    let alert = told.alert.clone();
+    effects.push(Effect::Record(Event::AlertUpdated { alert_id: alert.id.clone(), members }));
+    let notice = Notice { message_id: next_message(told), action: Action::Update, alert };
+    effects.push(Effect::Notify { notice: Box::new(notice), audience: Audience::InPlace });
+}
+
+/// Tells the targets that do not update in place who joined since their last message, once an interval.
+fn tell_late(told: &mut Told, now: Moment, effects: &mut Vec<Effect>) {
+    if told.late_due.is_none_or(|due| due > now.monotonic) {
+        return;
+    }
+    told.late_due = None;
+    let notice = Notice { message_id: next_message(told), action: Action::Update, alert: told.alert.clone() };
+    effects.push(Effect::Notify { notice: Box::new(notice), audience: Audience::NotInPlace });
+}
+
+/// The id of the next message about an alert. A receiver that drops repeats by this id must not drop an update.
+fn next_message(told: &mut Told) -> String {
+    let message_id = format!("{}-{}", told.alert.id, told.messages);
+    told.messages += 1;
+    message_id
+}
+
+fn first_seen(seat: SeatKey, leader: &Leader, at: Moment) -> Move {
+    let member = Member {
+        component: seat.component,
+        job_id: seat.job_id,
+        job_name: None,
+        old_leader: None,
+        new_leader: Some(leader.clone()),
+        joined: true,
+    };
+    Move { member, leaderless_ms: None, at: at.wall, unreachable: false }
+}
+
+/// The move that speaks for the election: the ResourceManager's, else the first in the order of seats.
+fn primary(moves: &[Move]) -> &Move {
+    let rank = |m: &&Move| (m.member.joined, m.member.component != Component::ResourceManager, seat_of(&m.member));
+    moves.iter().min_by_key(rank).expect("an election has at least the move that opened it")
+}
+
+fn seat_of(member: &Member) -> SeatKey {
+    SeatKey { component: member.component, job_id: member.job_id }
+}
+
+fn place_of(leader: &Option<Leader>) -> Option<&str> {
+    leader.as_ref()?.host_and_port()
+}
+
+fn same_place(one: &Option<Leader>, other: &Option<Leader>) -> Option<bool> {
+    Some(place_of(one)? == place_of(other)?)
+}
+
+fn cause(first: &Move) -> Option<Cause> {
+    if first.unreachable {
+        return Some(Cause::Unreachable);
+    }
+    first.leaderless_ms.map(|_| Cause::Revoked)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::clock::{Clock, ManualClock};
+    use crate::leadership::JobId;
+    use crate::process::Role;
+
+    const RESOURCE_MANAGER: SeatKey = SeatKey { component: Component::ResourceManager, job_id: None };
+
+    fn settings(one_id_for_all: bool) -> ElectionSettings {
+        ElectionSettings {
+            cluster: "orders".into(),
+            namespace: None,
+            labels: BTreeMap::new(),
+            group_wait: Duration::from_secs(2),
+            group_interval: Duration::from_secs(300),
+            one_id_for_all,
+            observer: Observer { host: "tm1".into(), pid: 1, pod: None, role: Role::TaskManager, flink_version: None },
+        }
+    }
+
+    fn leader(id: u128, host: &str) -> Leader {
+        Leader { id: SessionId(id), address: Some(format!("akka.tcp://flink@{host}:6123/user/rpc/x_{id}").into()) }
+    }
+
+    struct Play {
+        clock: ManualClock,
+        elections: Elections,
+        effects: Vec<Effect>,
+    }
+
+    impl Play {
+        fn new(one_id_for_all: bool) -> Play {
+            let elections = Elections::new(settings(one_id_for_all));
+            Play { clock: ManualClock::default(), elections, effects: Vec::new() }
+        }
+
+        fn take(&mut self, seat: SeatKey, change: Change) {
+            self.elections.take(&SeatChange { seat, change, at: self.clock.now(), left_out: 0 });
+        }
+
+        fn moved(&mut self, seat: SeatKey, old: Leader, new: Leader) {
+            self.take(seat, Change::Moved { old, new, leaderless: None });
+        }
+
+        /// Lets time pass in steps of 100 ms with a disk that answers at once.
+        fn pass(&mut self, duration: Duration) {
+            let step = Duration::from_millis(100);
+            let mut left = duration;
+            loop {
+                for effect in self.elections.due(self.clock.now()) {
+                    if let Effect::Save { key, .. } = &effect {
+                        self.elections.written(key, self.clock.now());
+                    }
+                    self.effects.push(effect);
+                }
+                if left.is_zero() {
+                    return;
+                }
+                self.clock.advance(step);
+                left = left.saturating_sub(step);
+            }
+        }
+
+        fn raised(&self) -> Vec<&Alert> {
+            let alert = |effect| if let &Effect::Raise { ref alert, .. } = effect { Some(&**alert) } else { None };
+            self.effects.iter().filter_map(alert).collect()
+        }
+
+        fn updates(&self, wanted: Audience) -> Vec<&Notice> {
+            let update = |effect| match effect {
+                &Effect::Notify { ref notice, audience } if audience == wanted => Some(&**notice),
+                _ => None,
+            };
+            self.effects.iter().filter_map(update).collect()
+        }
+    }
+
+    fn seats(alert: &Alert) -> Vec<SeatKey> {
+        alert.members.iter().map(seat_of).collect()
+    }
+
+    #[test]
+    fn all_seats_of_one_election_are_one_alert() {
+        let mut play = Play::new(true);
+        play.moved(SeatKey::job(JobId(1)), leader(1, "a"), leader(2, "b"));
+        play.pass(Duration::from_millis(500));
+        play.moved(RESOURCE_MANAGER, leader(1, "a"), leader(2, "b"));
+        play.moved(SeatKey::job(JobId(2)), leader(1, "a"), leader(2, "b"));
+        play.pass(Duration::from_secs(10));
+        let raised = play.raised();
+        assert_eq!(raised.len(), 1);
+        assert_eq!(seats(raised[0]), [RESOURCE_MANAGER, SeatKey::job(JobId(1)), SeatKey::job(JobId(2))]);
+        assert_eq!(raised[0].severity, Severity::Critical);
+        assert_eq!(raised[0].id, alert_id("failover", None, "orders", SessionId(2)));
+        assert_eq!(raised[0].same_address, Some(false));
+    }
+
+    #[test]
+    fn two_elections_in_a_row_are_two_alerts() {
+        let mut play = Play::new(true);
+        play.moved(RESOURCE_MANAGER, leader(1, "a"), leader(2, "b"));
+        play.moved(RESOURCE_MANAGER, leader(2, "b"), leader(3, "a"));
+        play.pass(Duration::from_secs(10));
+        let ids: Vec<_> = play.raised().iter().map(|a| a.new_leader.as_ref().unwrap().id.0).collect();
+        assert_eq!(ids, [2, 3]);
+    }
+
+    /// Flink 2.3.0 with three TaskManagers: the job comes back on one that never saw the old leader.
+    #[test]
+    fn a_job_first_seen_under_the_new_leader_joins() {
+        let mut play = Play::new(true);
+        play.moved(RESOURCE_MANAGER, leader(1, "a"), leader(2, "b"));
+        play.pass(Duration::from_millis(500));
+        play.take(SeatKey::job(JobId(7)), Change::Elected { leader: leader(2, "b") });
+        play.pass(Duration::from_secs(10));
+        let raised = play.raised();
+        assert_eq!(raised.len(), 1);
+        assert!(raised[0].members[1].joined);
+        assert_eq!(raised[0].severity, Severity::Critical);
+        assert_eq!(raised[0].old_leader, Some(leader(1, "a")));
+    }
+
+    #[test]
+    fn a_job_that_starts_is_no_alert_and_no_member() {
+        let mut play = Play::new(true);
+        play.take(SeatKey::job(JobId(7)), Change::Elected { leader: leader(2, "b") });
+        play.pass(Duration::from_secs(10));
+        assert!(play.effects.is_empty());
+        play.moved(RESOURCE_MANAGER, leader(2, "b"), leader(3, "a"));
+        play.pass(Duration::from_secs(400));
+        play.take(SeatKey::job(JobId(8)), Change::Elected { leader: leader(3, "a") });
+        play.pass(Duration::from_secs(400));
+        assert_eq!(play.raised().len(), 1);
+        assert_eq!(play.updates(Audience::NotInPlace).len(), 0);
+    }
+
+    #[test]
+    fn late_members_update_in_place_at_once_and_tell_the_others_once() {
+        let mut play = Play::new(true);
+        play.moved(RESOURCE_MANAGER, leader(1, "a"), leader(2, "b"));
+        play.pass(Duration::from_secs(10));
+        for job in 1..=3 {
+            play.moved(SeatKey::job(JobId(job)), leader(1, "a"), leader(2, "b"));
+        }
+        play.pass(Duration::from_secs(1));
+        assert_eq!(play.raised()[0].severity, Severity::Warning);
+        assert_eq!(play.updates(Audience::InPlace).len(), 1);
+        assert_eq!(play.updates(Audience::InPlace)[0].alert.severity, Severity::Critical);
+        assert_eq!(play.updates(Audience::NotInPlace).len(), 0);
+        play.pass(Duration::from_secs(600));
+        let late = play.updates(Audience::NotInPlace);
+        assert_eq!(late.len(), 1);
+        assert_eq!(late[0].alert.members.len(), 4);
+        assert_eq!(late[0].alert.id, play.raised()[0].id);
+        assert_ne!(late[0].message_id, late[0].alert.id);
+        assert_eq!(play.raised().len(), 1);
+    }
+
+    #[test]
+    fn before_one_id_for_all_the_address_says_what_belongs_together() {
+        let mut play = Play::new(false);
+        play.moved(SeatKey::job(JobId(1)), leader(11, "a"), leader(21, "b"));
+        play.pass(Duration::from_secs(6));
+        assert!(play.raised().is_empty(), "an election of jobs only waits for the ResourceManager's");
+        play.moved(RESOURCE_MANAGER, leader(10, "a"), leader(20, "b"));
+        play.pass(Duration::from_secs(60));
+        let raised = play.raised();
+        assert_eq!(raised.len(), 1);
+        assert_eq!(raised[0].id, alert_id("failover", None, "orders", SessionId(20)));
+        assert_eq!(raised[0].members.len(), 2);
+    }
+
+    #[test]
+    fn before_one_id_for_all_an_address_that_comes_back_is_another_election() {
+        let mut play = Play::new(false);
+        play.moved(RESOURCE_MANAGER, leader(10, "a"), leader(20, "b"));
+        play.pass(Duration::from_secs(1000));
+        play.moved(RESOURCE_MANAGER, leader(20, "b"), leader(30, "a"));
+        play.pass(Duration::from_secs(1000));
+        play.moved(SeatKey::job(JobId(1)), leader(31, "a"), leader(41, "b"));
+        play.pass(Duration::from_secs(1000));
+        assert_eq!(play.raised().len(), 3);
+    }
+
+    #[test]
+    fn group_wait_begins_when_the_election_is_on_disk_or_the_disk_is_late() {
+        let mut play = Play::new(true);
+        play.moved(RESOURCE_MANAGER, leader(1, "a"), leader(2, "b"));
+        let saved = play.elections.due(play.clock.now());
+        assert!(matches!(&saved[..], [Effect::Save { .. }]));
+        play.clock.advance(Duration::from_millis(2900));
+        assert!(play.elections.due(play.clock.now()).is_empty());
+        play.clock.advance(Duration::from_millis(100));
+        assert!(matches!(&play.elections.due(play.clock.now())[..], [Effect::Raise { .. }]));
+    }
+
+    #[test]
+    fn what_a_dead_process_saved_is_raised_under_the_same_id() {
+        let mut play = Play::new(true);
+        play.moved(RESOURCE_MANAGER, leader(1, "a"), leader(2, "b"));
+        play.pass(Duration::ZERO);
+        play.moved(SeatKey::job(JobId(1)), leader(1, "a"), leader(2, "b"));
+        play.pass(Duration::ZERO);
+        let parts: Vec<(String, Value)> = play
+            .effects
+            .iter()
+            .map(|effect| match effect {
+                Effect::Save { key, body } => (key.clone(), body.clone()),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(parts.len(), 2);
+        let mut next = Play::new(true);
+        let recovered = next.elections.recover(parts.clone(), next.clock.now());
+        let [Effect::Raise { alert, saved }] = &recovered[..] else { panic!("{recovered:?}") };
+        assert_eq!(alert.members.len(), 2);
+        assert_eq!(alert.id, alert_id("failover", None, "orders", SessionId(2)));
+        assert_eq!(saved.len(), parts.len());
+    }
+
+    #[test]
+    fn what_cannot_be_read_of_a_dead_process_is_reported() {
+        let mut play = Play::new(true);
+        let parts = [("x.0".to_owned(), Value::from(1))];
+        let recovered = play.elections.recover(parts, play.clock.now());
+        assert!(matches!(&recovered[..], [Effect::Record(Event::AgentProblem { .. })]));
+    }
+
+    #[test]
+    fn a_storm_of_jobs_is_one_alert_of_bounded_size() {
+        let mut play = Play::new(true);
+        for job in 0..10_000 {
+            play.moved(SeatKey::job(JobId(job)), leader(1, "a"), leader(2, "b"));
+        }
+        play.moved(RESOURCE_MANAGER, leader(1, "a"), leader(2, "b"));
+        play.pass(Duration::from_secs(10));
+        let raised = play.raised();
+        assert_eq!(raised.len(), 1);
+        assert_eq!(raised[0].members.len() as u64 + raised[0].members_left_out, 10_001);
+        assert_eq!(raised[0].members.len(), LISTED_MEMBERS + 1);
+        assert_eq!(seat_of(&raised[0].members[0]), RESOURCE_MANAGER);
+    }
+
+    #[test]
+    fn the_cause_is_told_only_where_it_was_seen() {
+        let cause_of = |changes: Vec<Change>| {
+            let mut play = Play::new(true);
+            for change in changes {
+                play.take(RESOURCE_MANAGER, change);
+            }
+            play.pass(Duration::from_secs(10));
+            play.raised()[0].cause
+        };
+        let moved = |leaderless| Change::Moved { old: leader(1, "a"), new: leader(2, "b"), leaderless };
+        let verdict = crate::leadership::Verdict::HeartbeatTimeout;
+        let unreachable = Change::Unreachable { verdict, leader: Some(leader(1, "a")) };
+        assert_eq!(cause_of(vec![moved(None)]), None);
+        assert_eq!(cause_of(vec![moved(Some(Duration::from_secs(1)))]), Some(Cause::Revoked));
+        assert_eq!(cause_of(vec![unreachable, moved(None)]), Some(Cause::Unreachable));
+    }
+}
