@@ -13,6 +13,7 @@ pub mod bridge;
 pub mod classfile;
 pub mod hooks;
 mod jvmti;
+mod properties;
 mod runtime;
 mod signals;
 mod startup;

@@ -49,7 +49,7 @@ pub struct Agent;
 
 /// Starts the agent.
 pub fn start(facts: JvmFacts, role: Role, options: String, _hooks: Arc<HookStates>) -> Agent {
-    println!("agent.started {role:?} options={options} java={:?}", facts.java_version);
+    println!("agent.started {role:?} options={options} {facts:?}");
     Agent
 }
 

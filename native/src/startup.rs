@@ -11,11 +11,12 @@ use std::sync::{Arc, OnceLock};
 
 use jni::sys::{JNI_ERR, JNI_OK, JNI_VERSION_1_6, JNIEnv, JavaVM, jint, jobject};
 use jvmti_sys::{JvmtiEnv, JvmtiEvent, JvmtiEventCallbacks};
-use leaderwatch_agent::process::{JvmFacts, Role};
+use leaderwatch_agent::process::Role;
 
 use crate::bridge;
 use crate::hooks;
 use crate::jvmti::{Failure, Jvmti};
+use crate::properties;
 use crate::runtime::{self, Agent, HookStates};
 use crate::signals;
 use crate::transform;
@@ -165,7 +166,8 @@ unsafe fn begin(jvmti: Jvmti, jni: *mut JNIEnv) -> bool {
             return false;
         }
     };
-    let facts = jvm_facts(jvmti);
+    // SAFETY: by this function's contract.
+    let facts = unsafe { properties::read(jni) };
     let (options, hooks) = (loaded.options.clone(), Arc::clone(&loaded.hooks));
     let agent = signals::with_asynchronous_signals_blocked(|| runtime::start(facts, loaded.role, options, hooks));
     // BEGUN lets one caller come here.
@@ -176,16 +178,6 @@ unsafe fn begin(jvmti: Jvmti, jni: *mut JNIEnv) -> bool {
         return false;
     }
     true
-}
-
-fn jvm_facts(jvmti: Jvmti) -> JvmFacts {
-    JvmFacts {
-        command: jvmti.system_property(c"sun.java.command").unwrap_or_default(),
-        java_version: jvmti.system_property(c"java.version"),
-        class_path: jvmti.system_property(c"java.class.path"),
-        log_file: jvmti.system_property(c"log.file"),
-        tmpdir: jvmti.system_property(c"java.io.tmpdir"),
-    }
 }
 
 /// One line on standard error, which may be closed.

@@ -46,23 +46,43 @@ unsafe fn retransform_loaded(
     role: Role,
     may_retransform: Result<(), Failure>,
 ) -> Result<(), Failure> {
-    // SAFETY: by the caller's contract; the references made in here are given back in here.
-    unsafe {
-        let loaded = jvmti.classes_of_loader(system_loader)?;
-        for class in &loaded {
-            let name = jvmti.class_name(*class).unwrap_or_default();
-            if hooks::hooks_of(name.as_bytes(), role).next().is_none() {
-                continue;
-            }
-            if let Err(failure) = may_retransform.and_then(|()| jvmti.retransform(*class)) {
+    // SAFETY: by the caller's contract.
+    for (class, name) in unsafe { loaded_and_hooked(jvmti, jni, system_loader, role) }? {
+        // SAFETY: a local reference of this frame, which is not used any more once it is given back.
+        unsafe {
+            if let Err(failure) = may_retransform.and_then(|()| jvmti.retransform(class)) {
                 startup::hook_states().refused(&name, format!("loaded before the agent, and {failure}"));
             }
-        }
-        for class in loaded {
             ((**jni).v1_1.DeleteLocalRef)(jni, class);
         }
     }
     Ok(())
+}
+
+/// The classes of the table that the loader has, as local references, with their names.
+///
+/// # Safety
+/// As [`enable`].
+unsafe fn loaded_and_hooked(
+    jvmti: Jvmti,
+    jni: *mut JNIEnv,
+    system_loader: jobject,
+    role: Role,
+) -> Result<Vec<(jclass, String)>, Failure> {
+    let mut hooked = Vec::new();
+    // SAFETY: by the caller's contract; references that are given back are not used any more.
+    unsafe {
+        let loaded = jvmti.classes_of_loader(system_loader)?;
+        // JVM TI has made the references already; this says that they are meant (`-Xcheck:jni` warns of more than 32).
+        ((**jni).v1_2.EnsureLocalCapacity)(jni, jint::try_from(loaded.len() + 32).unwrap_or(jint::MAX));
+        for class in loaded {
+            match jvmti.class_name(class) {
+                Some(name) if hooks::hooks_of(name.as_bytes(), role).next().is_some() => hooked.push((class, name)),
+                _ => ((**jni).v1_1.DeleteLocalRef)(jni, class),
+            }
+        }
+    }
+    Ok(hooked)
 }
 
 /// The callback. Runs in whatever thread loads a class: no Java code is called and no lock of Flink's is waited for.

@@ -1,5 +1,10 @@
 package org.apache.flink.runtime.taskexecutor;
 
+import java.io.File;
+import java.lang.reflect.Constructor;
+import java.lang.reflect.Method;
+import java.net.URL;
+import java.net.URLClassLoader;
 import java.util.UUID;
 import org.apache.flink.api.common.JobID;
 import org.apache.flink.runtime.clusterframework.types.ResourceID;
@@ -62,11 +67,58 @@ public class TaskManagerRunner {
                 case "unreachable":
                     heartbeat.notifyTargetUnreachable(new ResourceID());
                     break;
+                case "another-shape":
+                    new JobLeaderService.JobManagerLeaderListener().notifyLeaderAddress("a", ID);
+                    break;
+                case "another-loader":
+                    inAnotherLoader();
+                    break;
+                case "many-threads":
+                    inManyThreads(job);
+                    break;
+                case "await-line":
+                    System.out.println("awaits a line");
+                    System.in.read();
+                    break;
+                case "exit":
+                    System.exit(7);
+                    break;
                 default:
                     throw new IllegalArgumentException(step);
             }
         }
         System.out.println("main ends");
+    }
+
+    /** The listener's class again, from a class loader that is not the system's. */
+    private static void inAnotherLoader() throws Exception {
+        URL[] classPath = {new File(System.getProperty("java.class.path")).toURI().toURL()};
+        try (URLClassLoader loader = new URLClassLoader(classPath, null)) {
+            Class<?> listener =
+                    loader.loadClass("org.apache.flink.runtime.taskexecutor.JobLeaderService$JobManagerLeaderListener");
+            Constructor<?> constructor = listener.getDeclaredConstructor();
+            constructor.setAccessible(true);
+            Method notify = listener.getDeclaredMethod("notifyLeaderAddress", String.class, UUID.class);
+            notify.setAccessible(true);
+            notify.invoke(constructor.newInstance(), "a", ID);
+        }
+    }
+
+    private static void inManyThreads(DefaultJobLeaderService.JobManagerLeaderListener job) throws Exception {
+        Thread[] threads = new Thread[4];
+        for (int i = 0; i < threads.length; i++) {
+            threads[i] =
+                    new Thread(
+                            () -> {
+                                for (int call = 0; call < 250; call++) {
+                                    job.notifyLeaderAddress("pekko.tcp://flink@jm-0:6123/", ID);
+                                }
+                            });
+            threads[i].start();
+        }
+        for (Thread thread : threads) {
+            thread.join();
+        }
     }
 
     private static String repeat(String text, int times) {
