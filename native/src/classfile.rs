@@ -691,3 +691,289 @@ impl<'a> Reader<'a> {
         if self.is_at_end() { Ok(()) } else { Err(Refusal::BadLength) }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const CALLEE: Callee = Callee {
+        class: "leaderwatch/Bridge",
+        method: "on",
+        descriptor: "(ILjava/lang/Object;Ljava/lang/Object;Ljava/lang/Object;)V",
+    };
+    const SPLICE: Splice<'static> = Splice {
+        method: "m",
+        descriptor: "()V",
+        hook: 5,
+        arguments: [Argument::Local(0), Argument::Null, Argument::Local(2)],
+    };
+    /// Index of the first constant that a test adds to a [`Class`].
+    const FIRST_EXTRA_CONSTANT: u16 = 10;
+
+    /// The bytes of big-endian numbers, each as wide as its type.
+    macro_rules! bytes {
+        ($($number:expr),* $(,)?) => {{
+            let mut bytes: Vec<u8> = Vec::new();
+            $(bytes.extend_from_slice(&$number.to_be_bytes());)*
+            bytes
+        }};
+    }
+
+    fn utf8(text: &str) -> Vec<u8> {
+        [bytes![UTF8, text.len() as u16], text.as_bytes().to_vec()].concat()
+    }
+
+    /// A class with fields, another method, and the method `m()V` with these attributes.
+    struct Class {
+        name: &'static str,
+        extra_constants: Vec<Vec<u8>>,
+        method_attributes: Vec<Vec<u8>>,
+    }
+
+    impl Class {
+        fn with_code(code: Vec<u8>) -> Self {
+            Self { name: "C", extra_constants: Vec::new(), method_attributes: vec![code] }
+        }
+
+        fn build(&self) -> Vec<u8> {
+            let constants = [
+                utf8(self.name),
+                bytes![CLASS, 1u16],
+                utf8("java/lang/Object"),
+                bytes![CLASS, 3u16],
+                utf8("m"),
+                utf8("()V"),
+                utf8("Code"),
+                utf8("f"),
+                utf8("I"),
+            ];
+            let two_wide = self.extra_constants.iter().filter(|constant| constant[0] == 5).count();
+            let count = (constants.len() + self.extra_constants.len() + two_wide + 1) as u16;
+            [
+                bytes![0xcafe_babe_u32, 0u16, 52u16, count],
+                constants.concat(),
+                self.extra_constants.concat(),
+                bytes![0x21u16, 2u16, 4u16, 0u16],
+                bytes![1u16, 0u16, 8u16, 9u16, 0u16], // a field: int f
+                bytes![2u16],
+                bytes![0x101u16, 8u16, 6u16, 0u16], // native f()V
+                bytes![0x1u16, 5u16, 6u16, self.method_attributes.len() as u16],
+                self.method_attributes.concat(),
+                bytes![0u16],
+            ]
+            .concat()
+        }
+    }
+
+    fn attribute(name: u16, body: &[u8]) -> Vec<u8> {
+        [bytes![name, body.len() as u32], body.to_vec()].concat()
+    }
+
+    fn code(instructions: &[u8], exceptions: &[[u16; 4]], attributes: &[Vec<u8>]) -> Vec<u8> {
+        let mut body = bytes![1u16, 3u16, instructions.len() as u32];
+        body.extend_from_slice(instructions);
+        body.extend(bytes![exceptions.len() as u16]);
+        body.extend(exceptions.iter().flatten().flat_map(|number| number.to_be_bytes()));
+        body.extend(bytes![attributes.len() as u16]);
+        body.extend(attributes.concat());
+        attribute(7, &body)
+    }
+
+    /// What a body of that code attribute becomes.
+    fn moved_attribute(name: &str, body: &[u8]) -> Result<Vec<u8>, Refusal> {
+        move_attribute(name.as_bytes(), body)
+    }
+
+    fn moved_frames(frames: &[Vec<u8>]) -> Result<Vec<u8>, Refusal> {
+        let body = [bytes![frames.len() as u16], frames.concat()].concat();
+        moved_attribute("StackMapTable", &body).map(|moved| moved[2..].to_vec())
+    }
+
+    #[test]
+    fn a_call_is_put_in_front_and_constants_behind() {
+        let before = Class::with_code(code(&[0xb1], &[[0, 1, 0, 0]], &[])).build();
+        let after = rewrite(&before, &SPLICE, &CALLEE).unwrap();
+        let class = cafebabe::parse_class(&after).unwrap();
+        let cafebabe::attributes::AttributeData::Code(code) = &class.methods[1].attributes[0].data else {
+            panic!("code");
+        };
+        // Six constants behind the nine that were there; the last is the method.
+        assert_eq!(code.code, [0x10, 5, 0x2a, 0x01, 0x2c, 0xb8, 0, 15, 0xb1]);
+        assert_eq!((code.max_stack, code.max_locals), (4, 3));
+        let entry = &code.exception_table[0];
+        assert_eq!((entry.start_pc, entry.end_pc, entry.handler_pc), (8, 9, 8));
+        let instructions = format!("{:?}", code.bytecode.as_ref().unwrap().opcodes[4]);
+        for name in [CALLEE.class, CALLEE.method, CALLEE.descriptor] {
+            assert!(instructions.contains(name), "{instructions}");
+        }
+    }
+
+    #[test]
+    fn a_method_that_calls_already_is_left_alone() {
+        let before = Class::with_code(code(&[0xb1], &[], &[])).build();
+        let after = rewrite(&before, &SPLICE, &CALLEE).unwrap();
+        assert_eq!(rewrite(&after, &SPLICE, &CALLEE), Err(Refusal::AlreadyCalls));
+        let another = Callee { method: "off", ..CALLEE };
+        assert_eq!(rewrite(&after, &SPLICE, &another), Err(Refusal::AlreadyCalls));
+    }
+
+    #[test]
+    fn a_second_method_of_a_class_needs_no_more_constants() {
+        let two_methods = |class: Class| {
+            let mut bytes = class.build();
+            // The native f()V becomes a second m()V with code, under another name.
+            let native = bytes![0x101u16, 8u16, 6u16, 0u16];
+            let at = bytes.windows(native.len()).position(|window| window == native).unwrap();
+            let method = [bytes![0x1u16, 8u16, 6u16, 1u16], code(&[0xb1], &[], &[])].concat();
+            bytes.splice(at..at + native.len(), method);
+            bytes
+        };
+        let before = two_methods(Class::with_code(code(&[0xb1], &[], &[])));
+        let once = rewrite(&before, &SPLICE, &CALLEE).unwrap();
+        let twice = rewrite(&once, &Splice { method: "f", hook: 6, ..SPLICE }, &CALLEE).unwrap();
+        assert_eq!(twice.len(), once.len() + usize::from(CALL_LENGTH));
+        assert!(cafebabe::parse_class(&twice).is_ok());
+    }
+
+    #[test]
+    fn lines_and_variables_from_the_start_stay_there_and_others_move() {
+        let lines = moved_attribute("LineNumberTable", &bytes![3u16, 0u16, 10u16, 4u16, 11u16, 0u16, 12u16]);
+        assert_eq!(lines, Ok(bytes![3u16, 0u16, 10u16, 12u16, 11u16, 0u16, 12u16]));
+        let rest = [7u16, 7u16, 1u16];
+        let entry = |start: u16, length: u16| bytes![start, length, rest[0], rest[1], rest[2]];
+        let before = [bytes![2u16], entry(0, 20), entry(6, 14)].concat();
+        let after = [bytes![2u16], entry(0, 28), entry(14, 14)].concat();
+        for name in ["LocalVariableTable", "LocalVariableTypeTable"] {
+            assert_eq!(moved_attribute(name, &before), Ok(after.clone()));
+        }
+    }
+
+    #[test]
+    fn the_first_frame_moves_and_takes_the_long_form_where_the_short_one_ends() {
+        assert_eq!(moved_frames(&[vec![0], vec![0]]), Ok(vec![8, 0]));
+        assert_eq!(moved_frames(&[vec![55]]), Ok(vec![63]));
+        assert_eq!(moved_frames(&[vec![56]]), Ok(vec![251, 0, 64]));
+        assert_eq!(moved_frames(&[vec![63]]), Ok(vec![251, 0, 71]));
+        assert_eq!(moved_frames(&[vec![64, 1]]), Ok(vec![72, 1]));
+        assert_eq!(moved_frames(&[vec![64 + 55, 1]]), Ok(vec![64 + 63, 1]));
+        assert_eq!(moved_frames(&[vec![64 + 56, 1]]), Ok(vec![247, 0, 64, 1]));
+        assert_eq!(moved_frames(&[vec![251, 0, 250]]), Ok(vec![251, 1, 2]));
+        assert_eq!(moved_frames(&[vec![248, 0, 1], vec![248, 0, 1]]), Ok(vec![248, 0, 9, 248, 0, 1]));
+        assert_eq!(moved_frames(&[vec![251, 0xff, 0xf7]]), Ok(vec![251, 0xff, 0xff]));
+        assert_eq!(moved_frames(&[vec![251, 0xff, 0xf8]]), Err(Refusal::PositionTooLarge));
+    }
+
+    #[test]
+    fn the_place_of_a_new_moves_in_every_frame() {
+        let append = vec![253, 0, 1, 8, 0, 3, 7, 0, 9];
+        let full = vec![255, 0, 2, 0, 1, 8, 0, 3, 0, 2, 6, 8, 0, 7];
+        assert_eq!(
+            moved_frames(&[append, full, vec![64, 8, 0, 3]]),
+            Ok([
+                vec![253, 0, 9, 8, 0, 11, 7, 0, 9],
+                vec![255, 0, 2, 0, 1, 8, 0, 11, 0, 2, 6, 8, 0, 15],
+                vec![64, 8, 0, 11]
+            ]
+            .concat())
+        );
+    }
+
+    #[test]
+    fn type_annotations_move_by_what_they_point_to() {
+        let cases: [[&[u8]; 2]; 7] = [
+            [&[0x13], &[0x13]],
+            [&[0x16, 1], &[0x16, 1]],
+            [&[0x42, 0, 3], &[0x42, 0, 3]], // index of an exception entry
+            [&[0x40, 0, 2, 0, 0, 0, 9, 0, 1, 0, 4, 0, 9, 0, 2], &[0x40, 0, 2, 0, 0, 0, 17, 0, 1, 0, 12, 0, 9, 0, 2]],
+            [&[0x44, 0, 3], &[0x44, 0, 11]],
+            [&[0x47, 0, 3, 1], &[0x47, 0, 11, 1]],
+            [&[0x4b, 0, 0, 1], &[0x4b, 0, 8, 1]],
+        ];
+        // Behind each target: an empty path, annotation type 9, no elements.
+        let annotations = |column: usize| {
+            let each = cases.iter().map(|case| [case[column], &[0, 0, 9, 0, 0]].concat());
+            [bytes![cases.len() as u16], each.collect::<Vec<_>>().concat()].concat()
+        };
+        let (before, after) = (annotations(0), annotations(1));
+        for name in ["RuntimeVisibleTypeAnnotations", "RuntimeInvisibleTypeAnnotations"] {
+            assert_eq!(moved_attribute(name, &before), Ok(after.clone()));
+        }
+    }
+
+    #[test]
+    fn annotation_values_of_every_kind_are_walked_but_not_without_end() {
+        let values: [&[u8]; 5] = [
+            &[b's', 0, 9],
+            &[b'e', 0, 9, 0, 9],
+            &[b'[', 0, 2, b'I', 0, 9, b'c', 0, 9],
+            &[b'@', 0, 9, 0, 1, 0, 9, b'Z', 0, 9],
+            &[b'[', 0, 0],
+        ];
+        for value in values {
+            let body = [&[0, 1, 0x13, 0, 0, 9, 0, 1, 0, 9], value].concat();
+            assert_eq!(moved_attribute("RuntimeVisibleTypeAnnotations", &body), Ok(body));
+        }
+        let nested = [vec![0, 1, 0x13, 0, 0, 9, 0, 1, 0, 9], [b'[', 0, 1].repeat(40), vec![b'I', 0, 9]].concat();
+        let refusal = Err(Refusal::UnknownAnnotation(b'['));
+        assert_eq!(moved_attribute("RuntimeVisibleTypeAnnotations", &nested), refusal);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        assert_eq!(moved_frames(&[vec![128]]), Err(Refusal::UnknownFrame(128)));
+        assert_eq!(moved_frames(&[vec![64, 9]]), Err(Refusal::UnknownVerificationType(9)));
+        assert_eq!(moved_frames(&[vec![0, 0]]), Err(Refusal::BadLength), "one byte too many");
+        let target = moved_attribute("RuntimeVisibleTypeAnnotations", &[0, 1, 0x50, 0, 0, 9, 0, 0]);
+        assert_eq!(target, Err(Refusal::UnknownAnnotation(0x50)));
+        let unknown = Refusal::UnknownCodeAttribute("CharacterRangeTable".to_owned());
+        assert_eq!(moved_attribute("CharacterRangeTable", &[]), Err(unknown));
+        assert_eq!(moved_attribute("LineNumberTable", &bytes![1u16, 65_528u16, 1u16]), Err(Refusal::PositionTooLarge));
+    }
+
+    #[test]
+    fn a_class_that_cannot_take_the_call_is_refused() {
+        let refusal = |class: Class| rewrite(&class.build(), &SPLICE, &CALLEE).unwrap_err();
+        let sound = || code(&[0xb1], &[], &[]);
+        assert_eq!(rewrite(b"not a class file", &SPLICE, &CALLEE), Err(Refusal::NotAClassFile));
+        assert_eq!(refusal(Class { name: "java/lang/Object", ..Class::with_code(sound()) }), Refusal::Untouchable);
+        assert_eq!(refusal(Class { method_attributes: Vec::new(), ..Class::with_code(sound()) }), Refusal::NoCode);
+        assert_eq!(refusal(Class::with_code(code(&[0; 65_528], &[], &[]))), Refusal::CodeTooLong);
+        let unknown_constant = Class { extra_constants: vec![vec![99]], ..Class::with_code(sound()) };
+        assert_eq!(refusal(unknown_constant), Refusal::UnknownConstant(99));
+        let full = usize::from(u16::MAX - FIRST_EXTRA_CONSTANT - 5);
+        let integers = |count| Class { extra_constants: vec![bytes![3u8, 0u32]; count], ..Class::with_code(sound()) };
+        assert_eq!(refusal(integers(full)), Refusal::ConstantPoolFull);
+        assert!(rewrite(&integers(full - 1).build(), &SPLICE, &CALLEE).is_ok());
+        let class = Class::with_code(sound()).build();
+        let overload = Splice { descriptor: "(I)V", ..SPLICE };
+        assert_eq!(rewrite(&class, &overload, &CALLEE), Err(Refusal::NoSuchMethod));
+    }
+
+    #[test]
+    fn the_longest_method_that_fits_is_rewritten() {
+        let class = Class::with_code(code(&[0; 65_527], &[], &[])).build();
+        assert!(rewrite(&class, &SPLICE, &CALLEE).is_ok());
+    }
+
+    /// A class file that is cut or changed anywhere is refused or rewritten, but never makes the agent panic.
+    #[test]
+    fn damaged_class_files_do_no_harm() {
+        let frames = attribute(FIRST_EXTRA_CONSTANT, &[0, 1, 255, 0, 0, 0, 1, 8, 0, 0, 0, 1, 7, 0, 2]);
+        let mut class = Class::with_code(code(&[0xb1], &[[0, 1, 0, 0]], &[frames]));
+        class.extra_constants = vec![utf8("StackMapTable"), bytes![5u8, 1u64]];
+        let sound = class.build();
+        assert!(rewrite(&sound, &SPLICE, &CALLEE).is_ok());
+        let class_attributes = 2; // nothing of these is read
+        for length in 0..sound.len() - class_attributes {
+            assert!(rewrite(&sound[..length], &SPLICE, &CALLEE).is_err(), "cut at {length}");
+        }
+        for at in 0..sound.len() {
+            for value in [0, 1, 0x7f, 0x80, 0xff] {
+                let mut damaged = sound.clone();
+                damaged[at] = value;
+                let _ = rewrite(&damaged, &SPLICE, &CALLEE);
+            }
+        }
+    }
+}
