@@ -1,0 +1,7 @@
+//! The agent in real JVMs, under `-Xverify:all` and `-Xcheck:jni`, with classes shaped like Flink's.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod attach;
+mod load;
+mod observe;
+mod support;

@@ -1,0 +1,129 @@
+//! Starts real JVMs with the agent and reads what it observed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+pub const TASK_MANAGER: &str = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner";
+pub const JOB: &str = "0123456789abcdeffedcba9876543210";
+pub const ID: &str = "00112233-4455-6677-8899-aabbccddeeff";
+pub const OTHER_ID: &str = "ffeeddcc-bbaa-9988-7766-554433221100";
+
+/// Homes of the JDKs under which the tests run: `$LEADERWATCH_TEST_JDKS` (joined by `:`), else all of /usr/lib/jvm.
+pub fn jdks() -> &'static [PathBuf] {
+    static JDKS: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    JDKS.get_or_init(|| {
+        let named = std::env::var_os("LEADERWATCH_TEST_JDKS");
+        let mut homes: Vec<PathBuf> = match &named {
+            Some(named) => std::env::split_paths(named).collect(),
+            None => std::fs::read_dir("/usr/lib/jvm").unwrap().flatten().map(|entry| entry.path()).collect(),
+        };
+        homes.retain(|home| home.join("bin/javac").is_file());
+        let mut homes: Vec<PathBuf> = homes.iter().map(|home| home.canonicalize().unwrap()).collect();
+        homes.sort();
+        homes.dedup();
+        assert!(!homes.is_empty(), "no JDK in $LEADERWATCH_TEST_JDKS or /usr/lib/jvm");
+        homes
+    })
+}
+
+/// The agent as built for these tests.
+pub fn agent() -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let library = program.with_file_name("libleaderwatch.so");
+    assert!(library.is_file(), "{} is not built", library.display());
+    library
+}
+
+pub fn agent_option(library: &Path) -> String {
+    format!("-agentpath:{}=cluster=test", library.display())
+}
+
+/// A folder of this test's own, empty.
+pub fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("jvm").join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// The Java programs of `tests/java`, compiled for Java 8, so that every JDK runs them.
+pub fn classes(test: &str) -> PathBuf {
+    let folder = folder(test);
+    let mut sources = Vec::new();
+    find_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/java"), &mut sources);
+    let compiled = Command::new(jdks()[0].join("bin/javac"))
+        .args(["--release", "8", "-nowarn", "-Xlint:-options", "-g", "-d"])
+        .arg(&folder)
+        .args(sources)
+        .output()
+        .unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    folder
+}
+
+fn find_sources(folder: &Path, sources: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            find_sources(&path, sources);
+        } else if path.extension().is_some_and(|extension| extension == "java") {
+            sources.push(path);
+        }
+    }
+}
+
+/// What a JVM did.
+pub struct Run {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Run {
+    pub fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// What the agent observed, in order.
+    pub fn observations(&self) -> Vec<&str> {
+        let is_observation = |line: &&str| line.starts_with("observed ") || line.starts_with("unreachable ");
+        self.stdout.lines().filter(is_observation).map(|line| line.trim_start_matches("observed ")).collect()
+    }
+
+    pub fn hook_state(&self, class: &str) -> Option<&str> {
+        let prefix = format!("hook {class}: ");
+        self.stdout.lines().rev().find_map(|line| line.strip_prefix(&prefix))
+    }
+
+    /// Main ran to its end, and neither the verifier nor the JNI checker has anything to say.
+    pub fn assert_sound(&self) {
+        let all = format!("{}{}", self.stdout, self.stderr);
+        assert_eq!(self.code, Some(0), "{all}");
+        assert!(self.stdout.contains("main ends"), "{all}");
+        for word in ["WARNING in native", "WARNING: JNI", "FATAL ERROR", "Exception", "Error", "panicked"] {
+            assert!(!all.contains(word), "{word}: {all}");
+        }
+    }
+}
+
+/// `java` of that JDK under the verifier and the JNI checker, without anything that this machine's environment adds.
+pub fn java(jdk: &Path) -> Command {
+    let mut command = Command::new(jdk.join("bin/java"));
+    command.args(["-Xverify:all", "-Xcheck:jni", "-Dfile.encoding=UTF-8"]);
+    for variable in ["JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// Runs the fake TaskManager with the agent through these steps.
+pub fn task_manager(jdk: &Path, classes: &Path, steps: &[&str]) -> Run {
+    let output =
+        java(jdk).arg(agent_option(&agent())).arg("-cp").arg(classes).arg(TASK_MANAGER).args(steps).output().unwrap();
+    Run::of(output)
+}
