@@ -7,6 +7,7 @@
 
 pub mod alert;
 pub mod clock;
+pub mod config;
 pub mod event;
 pub mod leadership;
 pub mod process;
