@@ -8,6 +8,7 @@
 pub mod alert;
 pub mod clock;
 pub mod event;
+pub mod journal;
 pub mod leadership;
 pub mod process;
 pub mod target;
