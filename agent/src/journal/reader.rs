@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Read};
-use std::ops::AddAssign;
+use std::ops::{AddAssign, Range};
 
 use jiff::Timestamp;
 use serde::de::{Deserialize, Deserializer, Visitor};
@@ -54,7 +54,11 @@ pub struct LineReader<R> {
     end: usize,
     /// Up to here there is no line end.
     searched: usize,
+    /// The line handed out last.
+    current: Range<usize>,
     at_end: bool,
+    /// Whether the end is only the present end of a file that grows.
+    growing: bool,
     max_line_bytes: usize,
     too_long: u64,
 }
@@ -76,7 +80,29 @@ impl<R: Read> LineReader<R> {
 
     fn with_max_line_bytes(input: R, max_line_bytes: usize) -> Self {
         let buffer = vec![0; CHUNK_BYTES.min(max_line_bytes)];
-        Self { input, buffer, start: 0, end: 0, searched: 0, at_end: false, max_line_bytes, too_long: 0 }
+        Self {
+            input,
+            buffer,
+            start: 0,
+            end: 0,
+            searched: 0,
+            current: 0..0,
+            at_end: false,
+            growing: false,
+            max_line_bytes,
+            too_long: 0,
+        }
+    }
+
+    /// From now on a last line without its end waits for the rest, and the end is only the end so far: each
+    /// [`LineReader::next_line`] looks again.
+    pub fn set_growing(&mut self) {
+        self.growing = true;
+    }
+
+    /// The bytes of the line handed out last.
+    pub fn current(&self) -> &[u8] {
+        &self.buffer[self.current.clone()]
     }
 
     /// Number of lines that were too long.
@@ -90,6 +116,7 @@ impl<R: Read> LineReader<R> {
     /// Those of the input.
     pub fn next_line(&mut self) -> io::Result<Option<Line<'_>>> {
         let mut discarding = false;
+        self.at_end &= !self.growing;
         loop {
             if let Some(at) = memchr::memchr(b'\n', &self.buffer[self.searched..self.end]) {
                 let (from, to) = (self.start, self.searched + at);
@@ -99,13 +126,20 @@ impl<R: Read> LineReader<R> {
                     discarding = false;
                     continue;
                 }
-                return Ok(Some(Line { bytes: &self.buffer[from..to], ended: true }));
+                self.current = from..to;
+                return Ok(Some(Line { bytes: self.current(), ended: true }));
             }
             self.searched = self.end;
+            if self.at_end && self.growing {
+                return Ok(None);
+            }
             if self.at_end {
                 let from = std::mem::replace(&mut self.start, self.end);
-                let nothing = from == self.end || discarding;
-                return Ok((!nothing).then(|| Line { bytes: &self.buffer[from..self.end], ended: false }));
+                if from == self.end || discarding {
+                    return Ok(None);
+                }
+                self.current = from..self.end;
+                return Ok(Some(Line { bytes: self.current(), ended: false }));
             }
             if discarding || self.end - self.start >= self.max_line_bytes {
                 self.too_long += u64::from(!discarding);
@@ -162,6 +196,18 @@ impl Stamp {
             }
         }
         text.parse().ok().map(Stamp::of)
+    }
+
+    /// Of a line that begins as this project writes it, `{"ts":"...`, or else of any record.
+    pub fn of_line(line: &[u8]) -> Option<Stamp> {
+        const BEGIN: &[u8] = b"{\"ts\":\"";
+        let quick = line.strip_prefix(BEGIN).and_then(|rest| rest.split_at_checked(24));
+        if let Some((stamp, after)) = quick
+            && after.first() == Some(&b'"')
+        {
+            return Stamp::parse(std::str::from_utf8(stamp).ok()?);
+        }
+        Stamp::parse(&Head::of(line)?.ts)
     }
 
     /// As text.
@@ -246,6 +292,21 @@ impl<'a> Head<'a> {
             return None;
         }
         serde_json::from_slice(line).ok()
+    }
+
+    /// The id of the alert that this record tells of.
+    pub fn told_alert_id(&self) -> Option<Text<'a>> {
+        self.alert_id.clone().or_else(|| self.raised_alert_id())
+    }
+
+    /// The id of the alert that is here in full.
+    pub fn raised_alert_id(&self) -> Option<Text<'a>> {
+        #[derive(serde::Deserialize)]
+        struct Identity<'a> {
+            #[serde(borrow)]
+            id: Text<'a>,
+        }
+        serde_json::from_str::<Identity<'a>>(self.alert?.get()).ok().map(|alert| alert.id)
     }
 }
 

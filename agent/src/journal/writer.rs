@@ -21,6 +21,7 @@ use rustix::io::Errno;
 
 use super::lines::Lines;
 use super::name::{LogName, Sibling};
+use super::sources::Inode;
 use crate::event::{Event, Record};
 
 /// How many processes may share a path.
@@ -131,20 +132,6 @@ struct Owned {
     path: PathBuf,
     lines: Lines<File>,
     inode: Inode,
-}
-
-/// Identity of a file, whatever its name: device and inode.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Inode(u64, u64);
-
-impl Inode {
-    fn of(metadata: &fs::Metadata) -> Self {
-        Self(metadata.dev(), metadata.ino())
-    }
-
-    fn at(path: &Path) -> Option<Self> {
-        fs::symlink_metadata(path).ok().as_ref().map(Self::of)
-    }
 }
 
 /// Records that are not in the log.
