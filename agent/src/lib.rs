@@ -9,6 +9,7 @@ pub mod alert;
 pub mod clock;
 pub mod config;
 pub mod event;
+pub mod journal;
 pub mod leadership;
 pub mod process;
 pub mod target;

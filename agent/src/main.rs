@@ -1,0 +1,3 @@
+//! The command `leaderwatch`.
+
+fn main() {}
