@@ -7,6 +7,7 @@
 
 pub mod alert;
 pub mod clock;
+pub mod delivery;
 pub mod event;
 pub mod leadership;
 pub mod process;
