@@ -9,7 +9,8 @@ use crate::alert::{Alert, Class, Severity};
 use crate::process::{Observer, Role};
 use crate::target::{Action, Notice};
 
-pub(super) fn notice(message_id: &str, text: &str) -> Notice {
+/// A notice for tests, whose alert occurred at the epoch.
+pub(in crate::delivery) fn notice(message_id: &str, text: &str) -> Notice {
     Notice {
         message_id: message_id.into(),
         action: Action::Raise,
