@@ -8,6 +8,7 @@
 pub mod alert;
 pub mod clock;
 pub mod config;
+pub mod delivery;
 pub mod event;
 pub mod journal;
 pub mod leadership;

@@ -2,6 +2,7 @@
 //! delivery's business.
 
 use std::future::Future;
+use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ pub enum Action {
     Update,
     /// What the alert told has ended.
     Resolve,
+    /// Several notices in one, made by the delivery; for people to read, never to page anybody.
+    Digest,
 }
 
 /// One message that is due to one or more targets.
@@ -55,6 +58,88 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// Delivered, without an id.
+    pub fn delivered() -> Outcome {
+        Outcome::Delivered { receipt: None }
+    }
+
+    /// Not delivered, with no wish for when to try again.
+    pub fn retry(reason: impl Into<String>) -> Outcome {
+        Outcome::Retry { after: None, reason: reason.into() }
+    }
+
+    /// Refused for good.
+    pub fn reject(reason: impl Into<String>) -> Outcome {
+        Outcome::Reject { reason: reason.into() }
+    }
+}
+
+/// The most messages that a receiver takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// So many messages,
+    pub messages: NonZeroU32,
+    /// in any span of this length.
+    pub per: Duration,
+}
+
+impl Rate {
+    /// So many messages in any span of this length; zero is taken as one.
+    pub const fn new(messages: u32, per: Duration) -> Rate {
+        let messages = match NonZeroU32::new(messages) {
+            Some(messages) => messages,
+            None => NonZeroU32::MIN,
+        };
+        Rate { messages, per }
+    }
+}
+
+/// When several notices may go out as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Digests {
+    /// Never: the receiver is a machine that wants each one.
+    Never,
+    /// Only notices that are too old to page for.
+    OfOld,
+    /// Also a backlog.
+    OfBacklog,
+}
+
+/// How a receiver must be told again of what is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Repeat {
+    /// Time between two sends of the same alert.
+    pub every: Duration,
+    /// How long an alert that is not resolved is repeated.
+    pub open_for: Duration,
+    /// How long the end of an alert is repeated.
+    pub resolved_for: Duration,
+}
+
+/// What the delivery must know of a kind of receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Manner {
+    /// Its limit.
+    pub rate: Option<Rate>,
+    /// Whether several notices may go out as one.
+    pub digests: Digests,
+    /// Whether it forgets what is not repeated.
+    pub repeat: Option<Repeat>,
+    /// Whether a later notice of the same alert changes the earlier one in place, so that it may go at once.
+    pub updates_in_place: bool,
+}
+
+impl Manner {
+    /// A machine without limits that wants each notice once.
+    pub const MACHINE: Manner = Manner { rate: None, digests: Digests::Never, repeat: None, updates_in_place: false };
+
+    /// A place where people read, with its limit.
+    pub const fn people(messages: u32, per: Duration) -> Manner {
+        Manner { rate: Some(Rate::new(messages, per)), digests: Digests::OfBacklog, ..Manner::MACHINE }
+    }
+}
+
 /// The future of a send.
 pub type Sending<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 
@@ -64,6 +149,10 @@ pub trait Target: Send + Sync {
     fn name(&self) -> &str;
     /// Kind of receiver, as in the configuration.
     fn kind(&self) -> &'static str;
+    /// What the delivery must know of it.
+    fn manner(&self) -> Manner {
+        Manner::MACHINE
+    }
     /// Sends once, within the target's own time limit.
     fn send<'a>(&'a self, notice: &'a Notice) -> Sending<'a>;
 }

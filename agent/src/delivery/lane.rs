@@ -1,0 +1,394 @@
+//! The lane of one target: its notices in order, one attempt at a time, at the target's rate.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::Problem;
+use super::digest::{Why, merge};
+use super::rate::Limiter;
+use super::report::Progress;
+use super::sender::{Context, Route};
+use crate::alert::{Alert, Class};
+use crate::target::{Action, Digests, Manner, Notice, Outcome, Repeat, Target};
+
+/// Notices that may wait in one lane. The outbox bounds the bytes.
+const QUEUE_ITEMS: usize = 1000;
+/// So many waiting notices make a digest even where the rate would let each out.
+const CROWD: usize = 5;
+/// A send that takes longer is a fault of the target, whose own limit is shorter.
+const LONGEST_SEND: Duration = Duration::from_secs(120);
+/// Open alerts that are repeated to one receiver.
+const REPEATED_ALERTS: usize = 200;
+
+/// A notice in a lane.
+#[derive(Debug, Clone)]
+pub(super) struct Item {
+    notice: Arc<Notice>,
+    /// All targets that the notice was due to.
+    targets: Arc<[String]>,
+    /// Targets that refused it before it came here.
+    refused_by: Vec<String>,
+    submitted: Instant,
+    attempts: u32,
+}
+
+impl Item {
+    pub(super) fn new(notice: Arc<Notice>, targets: Arc<[String]>, submitted: Instant) -> Self {
+        Self { notice, targets, refused_by: Vec::new(), submitted, attempts: 0 }
+    }
+}
+
+/// The lane of one target.
+pub(super) struct Lane {
+    route: Mutex<Route>,
+    queue: Mutex<Queue>,
+    wake: Notify,
+}
+
+#[derive(Default)]
+struct Queue {
+    items: VecDeque<Item>,
+    /// Items at the head that are being sent.
+    in_flight: usize,
+}
+
+/// What one send is about: so many items from the head of the queue, as one notice.
+struct Parcel {
+    count: usize,
+    notice: Arc<Notice>,
+}
+
+/// When the lane may send.
+struct Pace {
+    limiter: Limiter,
+    /// Failures in a row.
+    failures: u32,
+    not_before: Option<Instant>,
+    /// Whether the receiver itself asked for the wait.
+    is_wish: bool,
+}
+
+impl Lane {
+    pub(super) fn new(route: Route) -> Self {
+        Self { route: Mutex::new(route), queue: Mutex::default(), wake: Notify::new() }
+    }
+
+    /// Sends to another target of the same name from now on.
+    pub(super) fn replace(&self, route: Route) {
+        *self.route.lock() = route;
+        self.wake.notify_one();
+    }
+
+    /// Queues an item. Where too many wait, the oldest has failed.
+    pub(super) fn push(&self, item: Item, context: &Context) {
+        let overflow = {
+            let mut queue = self.queue.lock();
+            queue.items.push_back(item);
+            let oldest_at_rest = queue.in_flight;
+            if queue.items.len() > QUEUE_ITEMS { queue.items.remove(oldest_at_rest) } else { None }
+        };
+        if let Some(oldest) = overflow {
+            self.fail(oldest, format!("{QUEUE_ITEMS} notices wait for the target; the oldest made room"), context);
+        }
+        self.wake.notify_one();
+    }
+
+    /// Gives up all that waits.
+    pub(super) fn fail_all(&self, reason: &str, context: &Context) {
+        let items = std::mem::take(&mut self.queue.lock().items);
+        for item in items {
+            self.fail(item, reason.to_owned(), context);
+        }
+    }
+
+    pub(super) fn waiting_message_ids(&self) -> Vec<String> {
+        self.queue.lock().items.iter().map(|item| item.notice.message_id.clone()).collect()
+    }
+
+    /// Sends what comes in, until the sender stops.
+    pub(super) async fn run(self: Arc<Self>, context: Arc<Context>) {
+        let mut pace =
+            Pace { limiter: Limiter::new(self.manner().rate), failures: 0, not_before: None, is_wish: false };
+        let mut told = Told::default();
+        let mut stop = context.stop.clone();
+        loop {
+            if self.queue.lock().items.is_empty() {
+                if context.is_stopping() {
+                    return;
+                }
+                tokio::select! {
+                    () = self.wake.notified() => {}
+                    _ = stop.changed() => {}
+                    () = told.due() => told.repeat(&self.target(), &context).await,
+                }
+                continue;
+            }
+            if let Some(at) = pace.not_before.take() {
+                // A last attempt before the end needs no pause, unless the receiver asked for it.
+                let hurry = async {
+                    if pace.is_wish || stop.wait_for(Option::is_some).await.is_err() {
+                        std::future::pending::<()>().await;
+                    }
+                };
+                tokio::select! {
+                    () = sleep_until(at) => {}
+                    () = hurry => {}
+                }
+            }
+            let free_at = pace.limiter.free_at(Instant::now());
+            if let Some(at) = free_at {
+                sleep_until(at).await;
+            }
+            let is_crowded = free_at.is_some() || pace.failures > 0;
+            let Some(parcel) = self.next_parcel(is_crowded, &context) else { continue };
+            pace.limiter.count(Instant::now());
+            let outcome = send(&self.target(), &parcel.notice).await;
+            if let Outcome::Delivered { .. } = outcome {
+                told.remember(&parcel, &self.queue.lock(), self.manner().repeat);
+            }
+            let is_retry = matches!(outcome, Outcome::Retry { .. });
+            self.settle(&parcel, outcome, &mut pace, &context);
+            if is_retry && context.is_stopping() {
+                return;
+            }
+        }
+    }
+
+    fn target(&self) -> Arc<dyn Target> {
+        Arc::clone(&self.route.lock().target)
+    }
+
+    fn manner(&self) -> Manner {
+        self.target().manner()
+    }
+
+    /// What goes out next; none where the queue was emptied.
+    fn next_parcel(&self, is_crowded: bool, context: &Context) -> Option<Parcel> {
+        let digests = self.manner().digests;
+        let mut queue = self.queue.lock();
+        let first = queue.items.front()?;
+        let is_old = |item: &Item| is_old(&item.notice.alert, context);
+        let (count, why) = if digests == Digests::Never {
+            (1, None)
+        } else if is_old(first) {
+            (queue.items.iter().take_while(|item| is_old(item)).count(), Some(Why::Old))
+        } else if digests == Digests::OfBacklog && (is_crowded || queue.items.len() >= CROWD) {
+            let count = queue.items.iter().take_while(|item| !is_old(item)).count();
+            (count, (count > 1).then_some(Why::Backlog))
+        } else {
+            (1, None)
+        };
+        let notices: Vec<_> = queue.items.iter().take(count).map(|item| Arc::clone(&item.notice)).collect();
+        let notice = match why {
+            Some(why) => merge(&notices, why, &*context.settings.wording),
+            None => Arc::clone(&first.notice),
+        };
+        queue.in_flight = count;
+        for item in queue.items.iter_mut().take(count) {
+            item.attempts += 1;
+        }
+        Some(Parcel { count, notice })
+    }
+
+    fn settle(&self, parcel: &Parcel, outcome: Outcome, pace: &mut Pace, context: &Context) {
+        match outcome {
+            Outcome::Delivered { receipt } => {
+                pace.failures = 0;
+                for item in self.take(parcel.count) {
+                    context.report.report(Progress::Delivered {
+                        notice: item.notice,
+                        target: self.name(),
+                        attempts: item.attempts,
+                        latency_ms: millis(item.submitted.elapsed()),
+                        receipt: receipt.clone(),
+                    });
+                }
+            }
+            Outcome::Reject { reason } => {
+                pace.failures = 0;
+                for item in self.take(parcel.count) {
+                    self.refuse(item, &reason, context);
+                }
+            }
+            Outcome::Retry { after, reason } => {
+                pace.failures = pace.failures.saturating_add(1);
+                pace.is_wish = after.is_some();
+                let wait = context.settings.backoff.wait(pace.failures, after, &context.settings.random);
+                pace.not_before = Some(Instant::now() + wait);
+                self.keep_or_give_up(parcel.count, &reason, wait, context);
+            }
+        }
+    }
+
+    /// After a failure: gives up what has waited too long and leaves the rest at the head of the queue.
+    fn keep_or_give_up(&self, count: usize, reason: &str, wait: Duration, context: &Context) {
+        let give_up_after = context.settings.give_up_after;
+        let (given_up, first) = {
+            let mut queue = self.queue.lock();
+            queue.in_flight = 0;
+            let old =
+                queue.items.iter().take(count).take_while(|item| item.submitted.elapsed() >= give_up_after).count();
+            let given_up: Vec<_> = queue.items.drain(..old).collect();
+            (given_up, queue.items.front().filter(|_| old < count).cloned())
+        };
+        for item in given_up {
+            self.fail(item, format!("given up after {} s: {reason}", give_up_after.as_secs()), context);
+        }
+        // One line an attempt, also for a digest: it is the lane that waits.
+        if let Some(first) = first {
+            context.report.report(Progress::Retrying {
+                notice: first.notice,
+                target: self.name(),
+                attempts: first.attempts,
+                reason: reason.to_owned(),
+                next_ms: millis(wait),
+            });
+        }
+    }
+
+    /// After a refusal for good: tells so, and hands the notice to the fallback.
+    fn refuse(&self, mut item: Item, reason: &str, context: &Context) {
+        let name = self.name();
+        item.refused_by.push(name.clone());
+        let fallback = self
+            .route
+            .lock()
+            .fallback
+            .clone()
+            // Who gets it anyway, or has refused it, is not told again.
+            .filter(|fallback| !item.targets.contains(fallback) && !item.refused_by.contains(fallback));
+        let lane = fallback.as_deref().and_then(|fallback| context.lane(fallback));
+        context.report.report(Progress::Failed {
+            notice: Arc::clone(&item.notice),
+            target: name.clone(),
+            attempts: item.attempts,
+            reason: reason.to_owned(),
+            instead: fallback.filter(|_| lane.is_some()),
+        });
+        let Some(lane) = lane else { return };
+        let mut notice = (*item.notice).clone();
+        notice.alert.text = format!("{}\n\n{}", notice.alert.text, context.settings.wording.instead(&name, reason));
+        lane.push(Item { notice: Arc::new(notice), attempts: 0, ..item }, context);
+    }
+
+    fn fail(&self, item: Item, reason: String, context: &Context) {
+        context.report.report(Progress::Failed {
+            notice: item.notice,
+            target: self.name(),
+            attempts: item.attempts,
+            reason,
+            instead: None,
+        });
+    }
+
+    fn take(&self, count: usize) -> Vec<Item> {
+        let mut queue = self.queue.lock();
+        queue.in_flight = 0;
+        let count = count.min(queue.items.len());
+        queue.items.drain(..count).collect()
+    }
+
+    fn name(&self) -> String {
+        self.target().name().to_owned()
+    }
+}
+
+/// Alerts that the receiver forgets if they are not repeated.
+#[derive(Default)]
+struct Told {
+    by_alert_id: BTreeMap<String, Repeated>,
+    is_failing: bool,
+}
+
+struct Repeated {
+    notice: Arc<Notice>,
+    every: Duration,
+    next: Instant,
+    until: Instant,
+}
+
+impl Told {
+    /// Remembers what was delivered just now.
+    fn remember(&mut self, parcel: &Parcel, queue: &Queue, repeat: Option<Repeat>) {
+        let Some(repeat) = repeat else { return };
+        let now = Instant::now();
+        for item in queue.items.iter().take(parcel.count) {
+            let notice = Arc::clone(&item.notice);
+            let keep_for = match notice.action {
+                Action::Raise | Action::Update if notice.alert.class != Class::Test => repeat.open_for,
+                Action::Resolve => repeat.resolved_for,
+                Action::Raise | Action::Update | Action::Digest => continue,
+            };
+            let repeated = Repeated { every: repeat.every, next: now + repeat.every, until: now + keep_for, notice };
+            self.by_alert_id.insert(repeated.notice.alert.id.clone(), repeated);
+        }
+        while self.by_alert_id.len() > REPEATED_ALERTS {
+            let soonest_over = self.by_alert_id.iter().min_by_key(|(_, told)| told.until).map(|(id, _)| id.clone());
+            soonest_over.and_then(|id| self.by_alert_id.remove(&id));
+        }
+    }
+
+    /// Waits until something is to be repeated; for ever where nothing is.
+    async fn due(&self) {
+        match self.by_alert_id.values().map(|told| told.next).min() {
+            Some(at) => sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Repeats what is due.
+    async fn repeat(&mut self, target: &Arc<dyn Target>, context: &Context) {
+        let now = Instant::now();
+        self.by_alert_id.retain(|_, told| told.until > now);
+        for told in self.by_alert_id.values_mut().filter(|told| told.next <= now) {
+            let outcome = send(target, &told.notice).await;
+            told.next = Instant::now() + told.every;
+            match outcome {
+                Outcome::Delivered { .. } => self.is_failing = false,
+                Outcome::Retry { reason, .. } | Outcome::Reject { reason } if !self.is_failing => {
+                    self.is_failing = true;
+                    let what = format!("repeating alert {} to `{}`", told.notice.alert.id, target.name());
+                    context.report.report(Progress::Problem(Problem::new(what, reason)));
+                }
+                Outcome::Retry { .. } | Outcome::Reject { .. } => {}
+            }
+        }
+    }
+}
+
+fn is_old(alert: &Alert, context: &Context) -> bool {
+    let age = context.settings.clock.now().wall.duration_since(alert.occurred_at);
+    SignedDuration::try_from(context.settings.max_age).is_ok_and(|max_age| age > max_age)
+}
+
+/// Sends, and turns a panic or a send without end into an outcome.
+async fn send(target: &Arc<dyn Target>, notice: &Notice) -> Outcome {
+    let mut sending = match catch_unwind(AssertUnwindSafe(|| target.send(notice))) {
+        Ok(sending) => sending,
+        Err(_) => return fault(),
+    };
+    let guarded = poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| sending.as_mut().poll(context))) {
+        Ok(polled) => polled,
+        Err(_) => std::task::Poll::Ready(fault()),
+    });
+    match timeout(LONGEST_SEND, guarded).await {
+        Ok(outcome) => outcome,
+        Err(_) => Outcome::retry(format!("the send did not end within {} s", LONGEST_SEND.as_secs())),
+    }
+}
+
+fn fault() -> Outcome {
+    Outcome::reject("a fault in Leaderwatch: this kind of target panicked; please report it")
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,248 @@
+//! The sender: takes notices from a channel and gives each to the lanes of its targets. Runs on one current-thread
+//! runtime; each lane is a task of its own, so that a slow or stuck target never holds up another.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::Problem;
+use super::backoff::{Backoff, Random, system_random};
+use super::digest::{English, Wording};
+use super::lane::{Item, Lane};
+use super::report::{Progress, Report};
+use crate::clock::Clock;
+use crate::target::{Notice, Target};
+
+/// Commands that may wait for the sender; whoever finds the channel full keeps the notice in the outbox.
+pub const CHANNEL_COMMANDS: usize = 1024;
+
+/// A notice that is to be sent.
+#[derive(Debug)]
+pub struct Submission {
+    /// The notice.
+    pub notice: Arc<Notice>,
+    /// Names of the targets.
+    pub targets: Vec<String>,
+    /// Resolves as soon as the notice is in the outbox; none where it is there already. Dropping the other end says that
+    /// it will not be.
+    pub persisted: Option<oneshot::Receiver<()>>,
+    /// When it was handed over; latencies and the wait for the disk count from here.
+    pub submitted: Instant,
+}
+
+impl Submission {
+    /// A notice that is handed over now.
+    pub fn new(notice: Arc<Notice>, targets: Vec<String>, persisted: Option<oneshot::Receiver<()>>) -> Self {
+        Self { notice, targets, persisted, submitted: Instant::now() }
+    }
+}
+
+/// What the sender is told.
+#[derive(Debug)]
+pub enum Command {
+    /// Send this.
+    Send(Submission),
+    /// From now on these are the targets. What waits for one that is still there goes on waiting for it; what waits for one
+    /// that is gone has failed.
+    Replace(Vec<Route>),
+    /// End. What can be sent within this time is sent; the rest stays in the outbox.
+    Stop {
+        /// Time to send what waits.
+        within: Duration,
+    },
+}
+
+/// A target and what is done when it refuses.
+#[derive(Clone)]
+pub struct Route {
+    /// The target.
+    pub target: Arc<dyn Target>,
+    /// Name of the target that is told when this one refuses for good.
+    pub fallback: Option<String>,
+}
+
+impl std::fmt::Debug for Route {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Route").field("target", &self.target.name()).field("fallback", &self.fallback).finish()
+    }
+}
+
+/// How the sender works.
+#[derive(Clone)]
+pub struct SenderSettings {
+    /// Waits between attempts.
+    pub backoff: Backoff,
+    /// How long a notice waits for the disk before it is sent all the same.
+    pub disk_wait: Duration,
+    /// Older alerts go out as a digest to targets that take one.
+    pub max_age: Duration,
+    /// A notice that could not be delivered for so long is given up.
+    pub give_up_after: Duration,
+    /// Random numbers for the waits.
+    pub random: Random,
+    /// Tells the age of an alert.
+    pub clock: Arc<dyn Clock>,
+    /// The sentences that the delivery itself tells people.
+    pub wording: Arc<dyn Wording>,
+}
+
+impl SenderSettings {
+    /// The defaults: a second for the disk, an hour until a digest, seven days until a notice is given up.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            backoff: Backoff::default(),
+            disk_wait: Duration::from_secs(1),
+            max_age: Duration::from_secs(3600),
+            give_up_after: Duration::from_secs(7 * 24 * 3600),
+            random: system_random(),
+            clock,
+            wording: Arc::new(English),
+        }
+    }
+}
+
+/// What the lanes share.
+pub(super) struct Context {
+    pub(super) settings: SenderSettings,
+    pub(super) report: Arc<dyn Report>,
+    /// The moment until which what waits is sent, once the sender is to end.
+    pub(super) stop: watch::Receiver<Option<Instant>>,
+    lanes: Mutex<BTreeMap<String, Arc<Lane>>>,
+}
+
+impl Context {
+    pub(super) fn lane(&self, name: &str) -> Option<Arc<Lane>> {
+        self.lanes.lock().get(name).cloned()
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stop.borrow().is_some()
+    }
+}
+
+/// Sends until it is told to stop or the channel is closed. Returns the number of notices that still wait.
+///
+/// Must run inside a tokio runtime with time and network enabled.
+pub async fn run(
+    routes: Vec<Route>,
+    settings: SenderSettings,
+    report: Arc<dyn Report>,
+    mut commands: mpsc::Receiver<Command>,
+) -> usize {
+    let (stop, stopped) = watch::channel(None);
+    let context = Arc::new(Context { settings, report, stop: stopped, lanes: Mutex::new(BTreeMap::new()) });
+    let mut sender = Sender { context, tasks: JoinSet::new(), handles: BTreeMap::new(), is_disk_silent: false };
+    sender.replace(routes);
+    let mut within = Duration::ZERO;
+    while let Some(command) = commands.recv().await {
+        match command {
+            Command::Send(submission) => sender.take(submission).await,
+            Command::Replace(routes) => sender.replace(routes),
+            Command::Stop { within: time } => {
+                within = time;
+                break;
+            }
+        }
+    }
+    let deadline = Instant::now() + within;
+    // The receiver lives in the context.
+    let _ = stop.send(Some(deadline));
+    sender.drain(deadline).await
+}
+
+struct Sender {
+    context: Arc<Context>,
+    tasks: JoinSet<()>,
+    handles: BTreeMap<String, AbortHandle>,
+    /// Whether the disk did not answer in time when it was asked last; said once.
+    is_disk_silent: bool,
+}
+
+impl Sender {
+    async fn take(&mut self, submission: Submission) {
+        let Submission { notice, targets, persisted, submitted } = submission;
+        if let Some(persisted) = persisted {
+            self.wait_for_disk(persisted, submitted).await;
+        }
+        let targets: Arc<[String]> = targets.into();
+        for name in targets.iter() {
+            let item = Item::new(Arc::clone(&notice), Arc::clone(&targets), submitted);
+            match self.context.lane(name) {
+                Some(lane) => lane.push(item, &self.context),
+                None => self.context.report.report(Progress::Failed {
+                    notice: Arc::clone(&notice),
+                    target: name.clone(),
+                    attempts: 0,
+                    reason: "no target of this name is configured".into(),
+                    instead: None,
+                }),
+            }
+        }
+    }
+
+    async fn wait_for_disk(&mut self, persisted: oneshot::Receiver<()>, submitted: Instant) {
+        let wait = self.context.settings.disk_wait;
+        match timeout_at(submitted + wait, persisted).await {
+            Ok(Ok(())) => self.is_disk_silent = false,
+            // The disk thread gave up, and has said why.
+            Ok(Err(_)) => {}
+            Err(_) if self.is_disk_silent => {}
+            Err(_) => {
+                self.is_disk_silent = true;
+                self.context.report.report(Progress::Problem(Problem::new(
+                    "outbox",
+                    format!(
+                        "the disk did not answer within {} ms; alerts are sent all the same, but are lost if this process \
+                         ends before they are delivered",
+                        wait.as_millis()
+                    ),
+                )));
+            }
+        }
+    }
+
+    fn replace(&mut self, routes: Vec<Route>) {
+        let mut lanes = self.context.lanes.lock();
+        let mut gone = std::mem::take(&mut *lanes);
+        for route in routes {
+            let name = route.target.name().to_owned();
+            let lane = match gone.remove(&name) {
+                Some(lane) => {
+                    lane.replace(route);
+                    lane
+                }
+                None => {
+                    let lane = Arc::new(Lane::new(route));
+                    let task = Arc::clone(&lane).run(Arc::clone(&self.context));
+                    self.handles.insert(name.clone(), self.tasks.spawn(task));
+                    lane
+                }
+            };
+            lanes.insert(name, lane);
+        }
+        drop(lanes);
+        for (name, lane) in gone {
+            if let Some(task) = self.handles.remove(&name) {
+                task.abort();
+            }
+            lane.fail_all("the target is no longer configured", &self.context);
+        }
+    }
+
+    async fn drain(mut self, deadline: Instant) -> usize {
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        // Lanes that are not at their end by then are dropped with the tasks.
+        tokio::select! {
+            () = ended => {}
+            () = sleep_until(deadline) => {}
+        }
+        let waiting: BTreeSet<String> =
+            self.context.lanes.lock().values().flat_map(|lane| lane.waiting_message_ids()).collect();
+        waiting.len()
+    }
+}
