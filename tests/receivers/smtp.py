@@ -1,5 +1,6 @@
 """A mail server for the demo and the tests. Prints one line of JSON for each mail that it accepted, and `{"ready": true}`
-once it listens. Needs aiosmtpd (`scripts/flink receivers`).
+once it listens. It ends when its standard input does, so it never outlives who started it. Needs aiosmtpd
+(`scripts/flink receivers`).
 
     smtp.py PORT plain
     smtp.py PORT starttls CERTIFICATE KEY USER PASSWORD     refuses a mail without TLS and without a log-in
@@ -7,6 +8,8 @@ once it listens. Needs aiosmtpd (`scripts/flink receivers`).
 """
 
 import asyncio
+import email
+import email.policy
 import json
 import ssl
 import sys
@@ -16,9 +19,13 @@ from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 
 class Keeper:
     async def handle_DATA(self, server, session, envelope):
+        message = email.message_from_bytes(envelope.original_content, policy=email.policy.default)
+        text = message.get_body(preferencelist=("plain", "html"))
         tell({
             "from": envelope.mail_from,
             "to": envelope.rcpt_tos,
+            "subject": message["subject"],
+            "text": text.get_content() if text else "",
             "tls": session.ssl is not None or mode == "tls",
             "authenticated": bool(session.authenticated),
             "message": envelope.original_content.decode("utf-8", "replace"),
@@ -53,7 +60,8 @@ async def main():
     server = await loop.create_server(lambda: SMTP(Keeper(), hostname="localhost", enable_SMTPUTF8=True, **options),
                                       "127.0.0.1", port, ssl=context, reuse_address=True)
     tell({"ready": True})
-    await server.serve_forever()
+    await loop.run_in_executor(None, sys.stdin.read)
+    server.close()
 
 
 port, mode = int(sys.argv[1]), sys.argv[2]

@@ -2,6 +2,7 @@
 //! receivers for what the agent sends.
 #![forbid(unsafe_code)]
 
+pub mod agent;
 pub mod alert_log;
 pub mod cluster;
 pub mod installation;
@@ -10,6 +11,7 @@ pub mod oracle;
 pub mod ports;
 pub mod process;
 pub mod rest;
+pub mod screen;
 pub mod settings;
 pub mod wait;
 pub mod webhook;

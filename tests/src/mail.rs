@@ -1,6 +1,7 @@
 //! A mail server that keeps what it gets: `tests/receivers/smtp.py` in a process of its own.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -59,7 +60,7 @@ impl MailReceiver {
         self.port
     }
 
-    /// Every mail that it accepted: `from`, `to`, `tls`, `authenticated`, `message`.
+    /// Every mail that it accepted: `from`, `to`, `subject`, `text` (decoded), `tls`, `authenticated`, `message` (raw).
     pub fn mails(&self) -> Vec<Value> {
         self.mails.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -95,7 +96,9 @@ impl MailReceiver {
         let mut command = Command::new(python);
         command.arg(script).arg(self.port.to_string()).args(arguments(&self.security));
         command.env("PYTHONPATH", modules).env("PYTHONDONTWRITEBYTECODE", "1");
-        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("smtp.py")?;
+        // Its own group: Ctrl-C is for us alone, and it ends with our end of its standard input.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        let mut process = command.spawn().context("smtp.py")?;
         let lines = BufReader::new(process.stdout.take().ok_or_else(|| anyhow!("no standard output"))?).lines();
         self.process = Some(process);
         let ready = Arc::new(std::sync::atomic::AtomicBool::new(false));

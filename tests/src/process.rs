@@ -27,7 +27,7 @@ const GUARD_SCRIPT: &str = r#"
 trap '' INT TERM HUP
 cat >/dev/null
 for group in "$1"/*; do kill -9 -- "-${group##*/}" 2>/dev/null; done
-[ -z "$2" ] || rm -rf -- "$2"
+[ -z "$2" ] || { rm -rf -- "$2"; echo "leaderwatch: interrupted; all that was started is stopped and removed" >&2; }
 "#;
 
 impl Guard {
@@ -45,7 +45,6 @@ impl Guard {
             .arg(and_remove.unwrap_or(Path::new("")))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
             .process_group(0)
             .spawn()
             .context("sh")?;
