@@ -1,0 +1,105 @@
+//! Where Flink, Java and the mail receiver are: asks `scripts/flink`, which fetches what is not there.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde_json::Value;
+
+/// A Flink and the Java that it runs on.
+#[derive(Debug, Clone)]
+pub struct Installation {
+    /// Folder with `bin`, `conf` and `lib`.
+    pub flink_home: PathBuf,
+    /// Folder with `bin/java`.
+    pub java_home: PathBuf,
+    /// Flink's version, such as `2.3.0`.
+    pub version: String,
+}
+
+impl Installation {
+    /// The given version, fetched where it is not in the cache yet.
+    ///
+    /// # Errors
+    /// Where it cannot be fetched; the script tells why on standard error.
+    pub fn fetch(version: &str) -> Result<Self> {
+        let answer = ask(&["fetch", version])?;
+        Ok(Self {
+            flink_home: path(&answer, "flink_home")?,
+            java_home: path(&answer, "java_home")?,
+            version: version.to_owned(),
+        })
+    }
+
+    /// A Flink that is there already; its version is read off the name of its flink-dist jar.
+    ///
+    /// # Errors
+    /// Where the folder is no Flink home, or no Java for it can be had.
+    pub fn at(flink_home: &Path) -> Result<Self> {
+        let version = version_of(flink_home)?;
+        let answer = ask(&["java", &version])?;
+        let flink_home = flink_home.canonicalize().with_context(|| format!("{}", flink_home.display()))?;
+        Ok(Self { flink_home, java_home: path(&answer, "java_home")?, version })
+    }
+
+    /// (major, minor) of the version.
+    pub fn line(&self) -> (u32, u32) {
+        let mut numbers = self.version.split('.').map_while(|number| number.parse().ok());
+        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+    }
+
+    /// The class path of Flink's own jars.
+    ///
+    /// # Errors
+    /// Where the folder cannot be read.
+    pub fn class_path(&self) -> Result<String> {
+        let lib = self.flink_home.join("lib");
+        let jars = std::fs::read_dir(&lib).with_context(|| format!("{}", lib.display()))?;
+        let jars: Vec<String> = jars.flatten().map(|jar| jar.path().display().to_string()).collect();
+        Ok(jars.join(":"))
+    }
+}
+
+/// Where the modules of the mail receiver are, and the Python that they were fetched for.
+///
+/// # Errors
+/// Where they cannot be fetched.
+pub fn mail_receiver() -> Result<(PathBuf, PathBuf)> {
+    let answer = ask(&["receivers"])?;
+    Ok((path(&answer, "python")?, path(&answer, "pythonpath")?))
+}
+
+/// The root of the source tree.
+pub fn source_root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace").to_owned()
+}
+
+fn ask(arguments: &[&str]) -> Result<Value> {
+    let script = source_root().join("scripts/flink");
+    let told = Command::new("python3")
+        .arg(&script)
+        .args(arguments)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("python3 could not be started; it is needed to fetch Flink")?;
+    if !told.status.success() {
+        bail!("scripts/flink {} failed; the lines above tell why", arguments.join(" "));
+    }
+    serde_json::from_slice(&told.stdout).context("scripts/flink answered something that is not JSON")
+}
+
+fn path(answer: &Value, key: &str) -> Result<PathBuf> {
+    let text = answer[key].as_str().ok_or_else(|| anyhow!("scripts/flink answered no `{key}`: {answer}"))?;
+    Ok(PathBuf::from(text))
+}
+
+fn version_of(flink_home: &Path) -> Result<String> {
+    let lib = flink_home.join("lib");
+    let wrong = || format!("{} is no Flink home: it has no lib/flink-dist*.jar", flink_home.display());
+    std::fs::read_dir(&lib)
+        .with_context(wrong)?
+        .flatten()
+        .filter_map(|jar| jar.file_name().into_string().ok())
+        .find_map(|jar| Some(jar.strip_prefix("flink-dist")?.strip_suffix(".jar")?.rsplit('-').next()?.to_owned()))
+        .with_context(wrong)
+}
