@@ -13,4 +13,6 @@ pub mod event;
 pub mod journal;
 pub mod leadership;
 pub mod process;
+#[cfg(not(feature = "loom-model"))]
+pub mod runtime;
 pub mod target;

@@ -7,7 +7,7 @@ use leaderwatch_agent::leadership::Component;
 use leaderwatch_agent::process::Role;
 
 use crate::classfile::{Argument, Splice};
-use crate::runtime::Verdict;
+use leaderwatch_agent::leadership::Verdict;
 
 /// One method that is hooked. Its number, which the spliced call passes, is its place in [`HOOKS`].
 #[derive(Debug)]

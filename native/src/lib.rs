@@ -14,7 +14,7 @@ pub mod classfile;
 pub mod hooks;
 mod jvmti;
 mod properties;
-mod runtime;
+
 mod signals;
 mod startup;
 mod transform;

@@ -17,9 +17,9 @@ use crate::bridge;
 use crate::hooks;
 use crate::jvmti::{Failure, Jvmti};
 use crate::properties;
-use crate::runtime::{self, Agent, HookStates};
 use crate::signals;
 use crate::transform;
+use leaderwatch_agent::runtime::{self, Agent, HookStates};
 
 /// What is known from the load on; set once a process. A second load of the same file changes nothing.
 struct Loaded {

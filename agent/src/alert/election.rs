@@ -89,6 +89,11 @@ pub enum Effect {
     },
     /// A line for the alert log.
     Record(Event),
+    /// Forget saved parts of an election that was told already.
+    Forget {
+        /// Names of the parts.
+        saved: Vec<String>,
+    },
 }
 
 /// A seat that moved to the new leader of an election, or was first seen under it.
@@ -241,16 +246,16 @@ impl Elections {
         match &change.change {
             Change::Moved { old, new, leaderless } => {
                 let movement = self.moved(change.seat, old, new, *leaderless, change.at);
-                if let Err(movement) = self.join(movement, change.at, None) {
+                if let Err(movement) = self.join(Box::new(movement), change.at, None) {
                     let mut open = Open::begun(change.at);
-                    open.add(movement);
+                    open.add(*movement);
                     self.open.push(open);
                 }
             }
             Change::Elected { leader } if change.seat.component == Component::JobManager => {
                 let movement = first_seen(change.seat, leader, change.at);
                 // A job that no recent election explains was simply started.
-                let _ = self.join(movement, change.at, Some(self.settings.group_interval));
+                let _ = self.join(Box::new(movement), change.at, Some(self.settings.group_interval));
             }
             Change::Unreachable { leader: Some(leader), .. } => self.unreachable = Some(leader.id),
             _ => {}
@@ -312,7 +317,7 @@ impl Elections {
             open.saved_parts.push(key);
         }
         let whole = elections.into_values().filter(|open| !open.moves.is_empty());
-        effects.extend(whole.map(|open| self.raise(open)));
+        effects.extend(whole.map(|open| self.raise_unless_told(open)));
         effects
     }
 
@@ -331,10 +336,10 @@ impl Elections {
 
     /// Adds a move to the election that it belongs to: one that still gathers, or one that was told and opened no longer
     /// than `within` ago.
-    fn join(&mut self, movement: Move, at: Moment, within: Option<Duration>) -> Result<(), Move> {
+    fn join(&mut self, movement: Box<Move>, at: Moment, within: Option<Duration>) -> Result<(), Box<Move>> {
         let by_place = if self.settings.one_id_for_all { Belonging::ById } else { Belonging::ByIdOrPlace };
         if let Some(open) = self.open.iter_mut().find(|open| open.group.admits(&movement.member, by_place)) {
-            open.add(movement);
+            open.add(*movement);
             return Ok(());
         }
         let group_interval = self.settings.group_interval;
@@ -378,6 +383,15 @@ impl Elections {
             return open.opened.monotonic;
         }
         open.waiting_since.unwrap_or(open.opened.monotonic + WAIT_FOR_DISK) + wait
+    }
+
+    /// An election that this process told itself is not told again for the one that died.
+    fn raise_unless_told(&mut self, open: Open) -> Effect {
+        let id = self.alert(&open).id;
+        if self.told.iter().any(|told| told.alert.id == id) {
+            return Effect::Forget { saved: open.saved_parts };
+        }
+        self.raise(open)
     }
 
     fn raise(&mut self, open: Open) -> Effect {
@@ -559,7 +573,9 @@ mod tests {
         }
 
         fn raised(&self) -> Vec<&Alert> {
-            let alert = |effect| if let &Effect::Raise { ref alert, .. } = effect { Some(&**alert) } else { None };
+            fn alert(effect: &Effect) -> Option<&Alert> {
+                if let Effect::Raise { alert, .. } = effect { Some(alert) } else { None }
+            }
             self.effects.iter().filter_map(alert).collect()
         }
 
@@ -710,6 +726,8 @@ mod tests {
         let mut next = Play::new(true);
         let recovered = next.elections.recover(parts.clone(), next.clock.now());
         let [Effect::Raise { alert, saved }] = &recovered[..] else { panic!("{recovered:?}") };
+        let again = next.elections.recover(parts.clone(), next.clock.now());
+        assert!(matches!(&again[..], [Effect::Forget { .. }]), "told once");
         assert_eq!(alert.members.len(), 2);
         assert_eq!(alert.id, alert_id("failover", None, "orders", SessionId(2)));
         assert_eq!(saved.len(), parts.len());

@@ -156,3 +156,8 @@ pub trait Target: Send + Sync {
     /// Sends once, within the target's own time limit.
     fn send<'a>(&'a self, notice: &'a Notice) -> Sending<'a>;
 }
+
+/// Makes a target of its settings.
+pub fn build(settings: &crate::config::TargetSettings) -> Result<std::sync::Arc<dyn Target>, String> {
+    Err(format!("kind {} is not there yet", settings.kind.name()))
+}
