@@ -1,6 +1,18 @@
 //! Receivers of alerts: one file for each kind. A target only says how a send ended; when to try again is the
 //! delivery's business.
 
+pub mod email;
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod fake_smtp;
+pub mod http;
+pub mod resolver;
+pub mod secret;
+pub mod text;
+pub mod tls;
+pub mod webhook;
+
 use std::future::Future;
 use std::num::NonZeroU32;
 use std::pin::Pin;
