@@ -44,6 +44,8 @@ pub mod sender;
 #[cfg(test)]
 mod sender_tests;
 
+#[cfg(test)]
+pub(crate) use self::outbox::notice as test_notice;
 pub use self::outbox::{Adopted, Bounds, Entry, Outbox, Pending};
 pub use self::report::{Progress, Report};
 pub use self::sender::{Command, Route, SenderSettings, Submission};

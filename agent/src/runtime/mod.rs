@@ -174,8 +174,9 @@ impl Setup {
 
     fn routes(&self, settings: &Settings, disk: &DiskQueue) -> Vec<Route> {
         let mut routes = Vec::new();
+        let builder = target::Builder::new(Arc::clone(&self.clock));
         for target in &settings.targets {
-            match target::build(target) {
+            match builder.build(target) {
                 Ok(built) => routes.push(Route { target: built, fallback: target.fallback.clone() }),
                 Err(reason) => {
                     log::warn!("target `{}` is disabled: {reason}", target.name);

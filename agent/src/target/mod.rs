@@ -1,6 +1,21 @@
 //! Receivers of alerts: one file for each kind. A target only says how a send ended; when to try again is the
 //! delivery's business.
 
+mod build;
+pub mod email;
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod fake_smtp;
+pub mod http;
+pub mod resolver;
+pub mod secret;
+pub mod text;
+pub mod tls;
+pub mod webhook;
+
+pub use self::build::{Builder, NotBuilt};
+
 use std::future::Future;
 use std::num::NonZeroU32;
 use std::pin::Pin;
@@ -155,9 +170,4 @@ pub trait Target: Send + Sync {
     }
     /// Sends once, within the target's own time limit.
     fn send<'a>(&'a self, notice: &'a Notice) -> Sending<'a>;
-}
-
-/// Makes a target of its settings.
-pub fn build(settings: &crate::config::TargetSettings) -> Result<std::sync::Arc<dyn Target>, String> {
-    Err(format!("kind {} is not there yet", settings.kind.name()))
 }

@@ -60,7 +60,7 @@ use serde_json::Value;
 pub use self::entry::Entry;
 pub use self::live::Pending;
 #[cfg(test)]
-pub(super) use self::tests::notice;
+pub(crate) use self::tests::notice;
 
 use self::entry::{BadLine, line_bytes};
 use self::folder::{DiskFolder, Folder, LOCK_FILE, Ownership, own};

@@ -10,7 +10,7 @@ use crate::process::{Observer, Role};
 use crate::target::{Action, Notice};
 
 /// A notice for tests, whose alert occurred at the epoch.
-pub(in crate::delivery) fn notice(message_id: &str, text: &str) -> Notice {
+pub(crate) fn notice(message_id: &str, text: &str) -> Notice {
     Notice {
         message_id: message_id.into(),
         action: Action::Raise,
