@@ -36,11 +36,19 @@ pub struct Builder {
     java_options: String,
     java_options_of: BTreeMap<usize, String>,
     settings: Vec<(String, String)>,
+    task_manager_settings: Vec<(String, String)>,
+    zookeeper_port: u16,
     user: Option<u32>,
+    wrapper_of: BTreeMap<usize, Vec<String>>,
     remove_when_killed: bool,
 }
 
 impl Builder {
+    /// Port of the ZooKeeper server that will be started.
+    pub fn zookeeper_port(&self) -> u16 {
+        self.zookeeper_port
+    }
+
     /// How many TaskManagers; 1 by default.
     pub fn task_managers(mut self, count: usize) -> Self {
         self.task_managers = count;
@@ -80,6 +88,18 @@ impl Builder {
     /// One more setting of Flink's, in every process.
     pub fn setting(mut self, key: &str, value: &str) -> Self {
         self.settings.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// One more setting of Flink's, in the TaskManagers only.
+    pub fn task_manager_setting(mut self, key: &str, value: &str) -> Self {
+        self.task_manager_settings.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Words to put before the command of one TaskManager, such as `unshare --mount`.
+    pub fn wrapper_of(mut self, task_manager: usize, words: &[&str]) -> Self {
+        self.wrapper_of.insert(task_manager, words.iter().map(|word| (*word).to_owned()).collect());
         self
     }
 
@@ -129,6 +149,7 @@ pub struct Server {
     pub rpc_port: u16,
     environment: Vec<(String, PathBuf)>,
     command: Vec<String>,
+    wrapper: Vec<String>,
     user: Option<u32>,
     guard: Arc<Guard>,
     process: Option<Process>,
@@ -266,12 +287,10 @@ impl Server {
 
     fn command(&self, verb: &str) -> Result<Command> {
         let console = File::options().create(true).append(true).open(self.folder.join("console.txt"))?;
-        let mut words: Vec<String> = match self.user {
-            Some(user) => ["setpriv", "--clear-groups", "--reuid", &user.to_string(), "--regid", &user.to_string()]
-                .map(str::to_owned)
-                .to_vec(),
-            None => Vec::new(),
-        };
+        let mut words = self.wrapper.clone();
+        if let Some(user) = self.user.map(|user| user.to_string()) {
+            words.extend(["setpriv", "--clear-groups", "--reuid", &user, "--regid", &user].map(str::to_owned));
+        }
         words.extend(self.command.iter().map(|word| if word == VERB { verb.to_owned() } else { word.clone() }));
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).current_dir(&self.folder).stdin(Stdio::null());
@@ -324,7 +343,10 @@ impl Cluster {
             java_options: String::new(),
             java_options_of: BTreeMap::new(),
             settings: Vec::new(),
+            task_manager_settings: Vec::new(),
+            zookeeper_port: ports::free(),
             user: None,
+            wrapper_of: BTreeMap::new(),
             remove_when_killed: false,
         }
     }
@@ -359,7 +381,7 @@ impl Cluster {
     /// # Errors
     /// Where it is refused or does not come to run.
     pub fn submit(&mut self, name: &str, pause_ms: u32) -> Result<String> {
-        let jar = source_root().join("tests/job/job.jar");
+        let jar = source_root().join("tests/java/job.jar");
         let jar = fs::read(&jar).with_context(|| format!("{}", jar.display()))?;
         let rest = self.rest()?;
         // The Dispatcher may not be the leader yet when REST answers.
@@ -457,7 +479,7 @@ impl Cluster {
             folder: &folder,
             high_availability: builder.high_availability,
             timeouts: builder.timeouts,
-            zookeeper_port: ports::free(),
+            zookeeper_port: builder.zookeeper_port,
             cluster_id: &builder.cluster_id,
             more: &builder.settings,
         };
@@ -469,7 +491,9 @@ impl Cluster {
         let task_managers = (0..builder.task_managers)
             .map(|index| {
                 let options = builder.java_options_of.get(&index).unwrap_or(&builder.java_options);
-                make.task_manager(index, rpc_port, options)
+                let mut server = make.task_manager(index, rpc_port, options, &builder.task_manager_settings)?;
+                server.wrapper = builder.wrapper_of.get(&index).cloned().unwrap_or_default();
+                Ok(server)
             })
             .collect::<Result<Vec<_>>>()?;
         if let Some(user) = builder.user {
@@ -540,9 +564,17 @@ impl Maker<'_> {
         Ok(server)
     }
 
-    fn task_manager(&self, index: usize, rpc_port: u16, java_options: &str) -> Result<Server> {
+    fn task_manager(
+        &self,
+        index: usize,
+        rpc_port: u16,
+        java_options: &str,
+        more: &[(String, String)],
+    ) -> Result<Server> {
         let name = format!("taskmanager-{}", index + 1);
-        self.flink(&name, "taskmanager.sh", &settings::task_manager(self.shared, rpc_port, java_options))
+        let mut settings = settings::task_manager(self.shared, rpc_port, java_options);
+        settings.extend(more.iter().cloned());
+        self.flink(&name, "taskmanager.sh", &settings)
     }
 
     fn flink(&self, name: &str, script: &str, settings: &BTreeMap<String, String>) -> Result<Server> {
@@ -570,6 +602,7 @@ impl Maker<'_> {
             rpc_port: 0,
             environment,
             command,
+            wrapper: Vec::new(),
             user,
             guard,
             process: None,

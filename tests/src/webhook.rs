@@ -1,16 +1,15 @@
 //! A webhook receiver that keeps what it gets and can be made to misbehave as real ones do.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde_json::Value;
 
-use crate::{ports, wait};
+use crate::listener::Listener;
+use crate::wait;
 
 /// One request, as it came.
 #[derive(Debug, Clone)]
@@ -50,22 +49,15 @@ pub enum Behavior {
     Hang,
 }
 
-/// The receiver. It listens until it is dropped or [`WebhookReceiver::go_down`].
+/// The receiver. It listens until it is dropped or told to [`WebhookReceiver::go_down`].
 pub struct WebhookReceiver {
-    port: u16,
     shared: Arc<Shared>,
-    up: Option<Up>,
+    listener: Listener,
 }
 
 struct Shared {
     received: Mutex<Vec<Received>>,
     behavior: Mutex<Behavior>,
-}
-
-struct Up {
-    down: Arc<AtomicBool>,
-    acceptor: JoinHandle<()>,
-    open: Arc<Mutex<Vec<TcpStream>>>,
 }
 
 impl WebhookReceiver {
@@ -74,20 +66,16 @@ impl WebhookReceiver {
     /// # Errors
     /// Where it cannot listen.
     pub fn start() -> Result<Self> {
-        let mut receiver = Self::start_down();
-        receiver.come_up()?;
-        Ok(receiver)
-    }
-
-    /// Has its port, but does not listen yet.
-    pub fn start_down() -> Self {
-        let shared = Shared { received: Mutex::default(), behavior: Mutex::new(Behavior::Answer(200)) };
-        Self { port: ports::free(), shared: Arc::new(shared), up: None }
+        let shared = Arc::new(Shared { received: Mutex::default(), behavior: Mutex::new(Behavior::Answer(200)) });
+        let served = Arc::clone(&shared);
+        let mut listener = Listener::new(move |stream| serve(stream, &served));
+        listener.come_up()?;
+        Ok(Self { shared, listener })
     }
 
     /// Where to send to.
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}/alerts", self.port)
+        format!("http://127.0.0.1:{}/alerts", self.listener.port())
     }
 
     /// From now on, requests are treated so.
@@ -119,16 +107,7 @@ impl WebhookReceiver {
 
     /// Refuses connections and breaks off the open ones.
     pub fn go_down(&mut self) {
-        let Some(up) = self.up.take() else { return };
-        up.down.store(true, Ordering::SeqCst);
-        // Wakes the acceptor.
-        drop(TcpStream::connect(("127.0.0.1", self.port)));
-        // A panic in the acceptor was printed where it happened.
-        let _ = up.acceptor.join();
-        for stream in up.open.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            // The other side may have closed it already.
-            let _ = stream.shutdown(Shutdown::Both);
-        }
+        self.listener.go_down();
     }
 
     /// Listens again, on the same port.
@@ -136,29 +115,7 @@ impl WebhookReceiver {
     /// # Errors
     /// Where it cannot listen.
     pub fn come_up(&mut self) -> Result<()> {
-        self.go_down();
-        let listener = TcpListener::bind(("127.0.0.1", self.port)).context("the webhook receiver's port")?;
-        let (down, open) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
-        let (shared, is_down, streams) = (Arc::clone(&self.shared), Arc::clone(&down), Arc::clone(&open));
-        let acceptor = std::thread::Builder::new().name("webhook".to_owned()).spawn(move || {
-            for stream in listener.incoming().flatten() {
-                if is_down.load(Ordering::SeqCst) {
-                    return;
-                }
-                let Ok(kept) = stream.try_clone() else { continue };
-                streams.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
-                let shared = Arc::clone(&shared);
-                std::thread::spawn(move || serve(stream, &shared));
-            }
-        })?;
-        self.up = Some(Up { down, acceptor, open });
-        Ok(())
-    }
-}
-
-impl Drop for WebhookReceiver {
-    fn drop(&mut self) {
-        self.go_down();
+        self.listener.come_up()
     }
 }
 
