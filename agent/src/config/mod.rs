@@ -5,6 +5,7 @@
 
 mod duration;
 mod environment;
+mod example;
 mod file;
 mod flink;
 mod flink_version;
@@ -14,9 +15,11 @@ mod options;
 mod problem;
 mod reader;
 mod salvage;
+mod schema;
 mod secret;
 mod target;
 mod value;
+mod watch;
 mod yaml;
 
 use std::collections::BTreeMap;
@@ -26,11 +29,13 @@ use jiff::tz::TimeZone;
 
 pub use duration::{DurationError, format_duration, parse_duration};
 pub use environment::{Environment, SystemEnvironment, read_regular_file};
+pub use example::example;
 pub use file::{AlertSettings, ClaimSettings, FileSettings, Language, MailDefaults, parse as parse_file};
 pub use flink::{FlinkConf, HighAvailability, pod_namespace};
 pub use flink_version::{flink_version, major};
 pub use options::{Options, first_unsafe, parse as parse_options};
 pub use problem::{Effect, Fault, Place, Problem, Weight};
+pub use schema::schema;
 pub use secret::{MASK, Secret, SecretError, SecretSource};
 pub use target::{
     AlertmanagerConfig, ClientCertificate, ConnectionConfig, DingTalkConfig, EmailConfig, FeishuConfig,
@@ -38,6 +43,7 @@ pub use target::{
     UrlConfig, WebhookConfig, WebhookFormat,
 };
 pub use value::{ClaimStore, SmtpSecurity, SmtpServer};
+pub use watch::{Change, Watch};
 
 use crate::process::{JvmFacts, Observer, Role};
 
