@@ -3,6 +3,7 @@
 //! [`load`] makes [`Settings`] of all of it. Nothing in here fails as a whole: what is not sound is a [`Problem`], and
 //! everything else takes effect.
 
+mod check;
 mod duration;
 mod environment;
 mod example;
@@ -10,10 +11,12 @@ mod file;
 mod flink;
 mod flink_version;
 pub mod keys;
+mod mounts;
 mod nearest;
 mod options;
 mod problem;
 mod reader;
+mod readiness;
 mod salvage;
 mod schema;
 mod secret;
@@ -27,6 +30,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
 
+pub use check::{Report, check_file, check_flink_conf};
 pub use duration::{DurationError, format_duration, parse_duration};
 pub use environment::{Environment, SystemEnvironment, read_regular_file};
 pub use example::example;
@@ -35,6 +39,8 @@ pub use flink::{FlinkConf, HighAvailability, pod_namespace};
 pub use flink_version::{flink_version, major};
 pub use options::{Options, first_unsafe, parse as parse_options};
 pub use problem::{Effect, Fault, Place, Problem, Weight};
+pub use reader::EffectiveTable;
+pub use readiness::{Circumstances, Finding, Readiness, assess, default_alert_settings};
 pub use schema::schema;
 pub use secret::{MASK, Secret, SecretError, SecretSource};
 pub use target::{
