@@ -1,6 +1,7 @@
 //! The configuration file: TOML, read so that every problem is told at once and costs no more than its own key or
 //! target.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use super::environment::Environment;
 use super::keys::{self, Key, Kind};
 use super::nearest::nearest;
 use super::problem::{Effect, Fault, Place, Problem, Weight};
-use super::reader::{Section, Source, chat_kind};
+use super::reader::{EffectiveTable, Section, Source, chat_kind, quoted};
 use super::salvage::{SyntaxError, salvage};
 use super::secret::world_readable;
 use super::target::{
@@ -114,6 +115,8 @@ pub struct FileSettings {
     pub targets: Vec<TargetSettings>,
     /// Where each of the targets stands in the file.
     pub places: Vec<Place>,
+    /// The file as it takes effect, for people.
+    pub effective: Vec<EffectiveTable>,
 }
 
 /// What the options say of mails, for targets that do not say it themselves.
@@ -132,7 +135,7 @@ pub fn parse(text: &str, path: &Path, mail: &MailDefaults, env: &dyn Environment
     let mut problems: Vec<Problem> = errors.into_iter().map(|error| syntax_problem(&source, error)).collect();
     let (document, _) = DeTable::parse_recoverable(&sound);
     let root = document.get_ref();
-    let reader = Reader { source: &source, mail, empty: &DeTable::new() };
+    let reader = Reader { source: &source, mail, empty: &DeTable::new(), effective: RefCell::default() };
     let settings = reader.file(root, &mut problems);
     if source.holds_secret.get()
         && let Some(mode) = world_readable(path, env)
@@ -165,6 +168,8 @@ struct Reader<'a> {
     mail: &'a MailDefaults,
     /// Stands in for a table that is not there.
     empty: &'a DeTable<'a>,
+    /// Tables as they take effect, in the order of reading.
+    effective: RefCell<Vec<EffectiveTable>>,
 }
 
 impl<'a> Reader<'a> {
@@ -174,7 +179,7 @@ impl<'a> Reader<'a> {
         let (targets, places) = self.targets(root, &alert, problems);
         let mut top = Section::new(self.source, root, 0..0, "", problems);
         top.report_unknown(&keys::TOP, &keys::TABLES, None);
-        FileSettings {
+        let mut settings = FileSettings {
             cluster: top.text(&keys::CLUSTER),
             namespace: top.text(&keys::NAMESPACE),
             labels: top.labels(&keys::LABELS),
@@ -187,7 +192,10 @@ impl<'a> Reader<'a> {
             claim,
             targets,
             places,
-        }
+            effective: self.effective.take(),
+        };
+        settings.effective.insert(0, top.effective(""));
+        settings
     }
 
     /// A table by its name; an empty one where it is absent or no table.
@@ -211,24 +219,28 @@ impl<'a> Reader<'a> {
     fn alert(&self, (table, span): (&'a DeTable<'a>, Range<usize>), problems: &mut Vec<Problem>) -> AlertSettings {
         let mut section = Section::new(self.source, table, span, "alert.", problems);
         section.report_unknown(&keys::ALERT, &[], None);
-        AlertSettings {
-            classes: section.classes(&keys::ALERT_CLASSES).unwrap_or_else(all_classes),
+        let alert = AlertSettings {
+            classes: section.classes(&keys::ALERT_CLASSES, &all_classes()),
             group_wait: section.duration(&keys::GROUP_WAIT),
             group_interval: section.duration(&keys::GROUP_INTERVAL),
             no_leader_after: section.duration(&keys::NO_LEADER_AFTER),
             resolve_after: section.duration(&keys::RESOLVE_AFTER),
             remember_for: section.duration(&keys::REMEMBER_FOR),
             max_age: section.duration(&keys::MAX_AGE),
-        }
+        };
+        self.effective.borrow_mut().push(section.effective("[alert]"));
+        alert
     }
 
     fn claim(&self, (table, span): (&'a DeTable<'a>, Range<usize>), problems: &mut Vec<Problem>) -> ClaimSettings {
         let mut section = Section::new(self.source, table, span, "claim.", problems);
         section.report_unknown(&keys::CLAIM, &[], None);
-        ClaimSettings {
+        let claim = ClaimSettings {
             store: section.value(&keys::STORE, value::claim_store).unwrap_or(ClaimStore::Auto),
             lease: section.duration(&keys::LEASE),
-        }
+        };
+        self.effective.borrow_mut().push(section.effective("[claim]"));
+        claim
     }
 
     fn targets(
@@ -273,6 +285,7 @@ impl<'a> Reader<'a> {
         let wanted = written_name.clone().unwrap_or_else(|| written_kind.unwrap_or("target").to_owned());
         let name = free_name(&wanted, taken);
         section.is_target(&name);
+        section.note(keys::NAME.name, quoted(&name));
         if written_name.is_some() && name != wanted {
             let span = section.span_of(&keys::NAME);
             let fault = Fault::DuplicateName { renamed: name.clone() };
@@ -280,15 +293,16 @@ impl<'a> Reader<'a> {
         }
         let kind = section.choice(&keys::KIND).and_then(keys::kind);
         report_unknown_of_target(&mut section, kind);
-        let classes = section.classes(&keys::TARGET_CLASSES).unwrap_or_else(|| alert.classes.clone());
+        let classes = section.classes(&keys::TARGET_CLASSES, &alert.classes);
         let fallback = section.text(&keys::FALLBACK);
         let connection = ConnectionConfig {
             proxy: section.secret(&keys::PROXY),
             ca_file: section.existing_path(&keys::CA_FILE),
             timeout: section.duration(&keys::TIMEOUT),
         };
-        let settings = self.kind(kind?, &mut section);
-        let kind = settings.filter(|_| !section.broken)?;
+        let settings = kind.and_then(|kind| self.kind(kind, &mut section)).filter(|_| !section.broken);
+        self.effective.borrow_mut().push(section.effective("[[target]]"));
+        let kind = settings?;
         Some(TargetSettings { name, classes, fallback, connection, kind })
     }
 
@@ -316,6 +330,8 @@ impl<'a> Reader<'a> {
         let is_written = section.is_written(&keys::SMTP);
         let smtp = self.mail.smtp.clone().filter(|_| !is_written).unwrap_or(written);
         let from = section.value(&keys::FROM, value::address).unwrap_or_else(|| self.mail.from.clone());
+        section.note(keys::SMTP.name, quoted(&smtp.to_string()));
+        section.note(keys::FROM.name, quoted(&from));
         Some(EmailConfig { smtp, from, to: section.addresses(&keys::TO), login: login(section) })
     }
 }
@@ -365,7 +381,7 @@ fn webhook(section: &mut Section<'_, '_>) -> Option<WebhookConfig> {
     let url = section.secret(&keys::URL);
     if let Some(kind) = url.as_ref().and_then(|url| chat_kind(url, section.source.env)) {
         let span = section.span_of(&keys::URL);
-        section.warn(&keys::URL, &span, Fault::ChatHost { kind });
+        section.push(keys::URL.name, &span, Fault::ChatHost { kind }, Effect::None, Weight::Error);
     }
     let secrets = section.secrets(&keys::WEBHOOK_SECRETS);
     let token = section.secret(&keys::TOKEN);

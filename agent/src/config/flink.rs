@@ -93,6 +93,12 @@ impl FlinkConf {
         Ok(None)
     }
 
+    /// Keys and values that came from elsewhere than a file.
+    #[cfg(test)]
+    pub(super) fn of_values(values: Flat) -> Self {
+        Self { values, file: None }
+    }
+
     /// The value of a key by its newest name, also where it is written under an older one.
     pub fn get(&self, key: &str) -> Option<&str> {
         let old = OLD_NAMES.iter().find(|(name, _)| *name == key).map_or(&[][..], |(_, old)| *old);
@@ -276,7 +282,7 @@ mod tests {
 
     #[test]
     fn high_availability_is_known_by_every_name_it_had() {
-        let kind = |line: &str| FlinkConf { values: parse_legacy(line), file: None }.high_availability();
+        let kind = |line: &str| FlinkConf::of_values(parse_legacy(line)).high_availability();
         assert_eq!(kind(""), HighAvailability::None);
         assert_eq!(kind("high-availability: NONE"), HighAvailability::None);
         assert_eq!(kind("high-availability.type: ZooKeeper"), HighAvailability::ZooKeeper);

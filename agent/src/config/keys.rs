@@ -294,13 +294,9 @@ pub const TIMEOUT: Key = Key::new(
 pub const SHARED: [Key; 7] = [NAME, KIND, TARGET_CLASSES, FALLBACK, PROXY, CA_FILE, TIMEOUT];
 
 /// URL of a target.
-pub const URL: Key = Key::new(
-    "url",
-    Shape::SecretUrl,
-    r#""https://hooks.example/services/T000/B000/XXXX""#,
-    "URL as copied from the receiver.",
-)
-.required();
+pub const URL: Key =
+    Key::new("url", Shape::SecretUrl, r#""https://receiver.example/XXXX""#, "URL as copied from the receiver.")
+        .required();
 /// URLs of an Alertmanager cluster.
 pub const URLS: Key = Key::new(
     "urls",

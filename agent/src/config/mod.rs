@@ -3,20 +3,26 @@
 //! [`load`] makes [`Settings`] of all of it. Nothing in here fails as a whole: what is not sound is a [`Problem`], and
 //! everything else takes effect.
 
+mod check;
 mod duration;
 mod environment;
+mod example;
 mod file;
 mod flink;
 mod flink_version;
 pub mod keys;
+mod mounts;
 mod nearest;
 mod options;
 mod problem;
 mod reader;
+mod readiness;
 mod salvage;
+mod schema;
 mod secret;
 mod target;
 mod value;
+mod watch;
 mod yaml;
 
 use std::collections::BTreeMap;
@@ -24,13 +30,18 @@ use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
 
+pub use check::{Report, check_file, check_flink_conf};
 pub use duration::{DurationError, format_duration, parse_duration};
 pub use environment::{Environment, SystemEnvironment, read_regular_file};
+pub use example::example;
 pub use file::{AlertSettings, ClaimSettings, FileSettings, Language, MailDefaults, parse as parse_file};
 pub use flink::{FlinkConf, HighAvailability, pod_namespace};
 pub use flink_version::{flink_version, major};
 pub use options::{Options, first_unsafe, parse as parse_options};
 pub use problem::{Effect, Fault, Place, Problem, Weight};
+pub use reader::EffectiveTable;
+pub use readiness::{Circumstances, Finding, Readiness, assess, default_alert_settings};
+pub use schema::schema;
 pub use secret::{MASK, Secret, SecretError, SecretSource};
 pub use target::{
     AlertmanagerConfig, ClientCertificate, ConnectionConfig, DingTalkConfig, EmailConfig, FeishuConfig,
@@ -38,6 +49,7 @@ pub use target::{
     UrlConfig, WebhookConfig, WebhookFormat,
 };
 pub use value::{ClaimStore, SmtpSecurity, SmtpServer};
+pub use watch::{Change, Watch};
 
 use crate::process::{JvmFacts, Observer, Role};
 

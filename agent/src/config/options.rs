@@ -114,7 +114,7 @@ impl<'t> Reader<'t> {
             self.problems.push(problem(name, fault, Effect::None, weight));
         }
         if let Some(kind) = chat_kind(&source, env) {
-            self.warn(name, Fault::ChatHost { kind });
+            self.report(name, Fault::ChatHost { kind }, Effect::None);
         }
         Some(source)
     }

@@ -210,6 +210,13 @@ pub enum Fault {
     NeverReached,
     /// No target at all.
     NoTarget,
+    /// The state folder lies on a file system that is gone with its container or at the next boot.
+    ShortLived {
+        /// The folder.
+        path: PathBuf,
+        /// Type of the file system.
+        file_system: String,
+    },
     /// Anything of a limit that a value breaks.
     OutOfRange {
         /// The value.
@@ -254,6 +261,11 @@ impl Fault {
             }
             Fault::NeverReached => "no alert ever goes to this target".to_owned(),
             Fault::NoTarget => "no target: alerts go to the alert log only".to_owned(),
+            Fault::ShortLived { path, file_system } => format!(
+                "`{}` lies on {file_system} here, which is gone with its container or at the next boot: alerts that \
+                 wait for delivery are lost with it",
+                path.display()
+            ),
         }
     }
 
@@ -295,6 +307,9 @@ impl Fault {
             Fault::ChatHost { kind } => format!("use a target of kind = \"{kind}\" in the file"),
             Fault::NeverReached => {
                 "add a class of `alert.classes` to its `classes`, or name it as the `fallback` of another".to_owned()
+            }
+            Fault::ShortLived { .. } => {
+                "put it on a volume or a disk; or see that `claim.store` is not `none`".to_owned()
             }
             Fault::NoTarget => "add the option `webhook=` or `email=`, or a `[[target]]` in the file".to_owned(),
         }

@@ -42,6 +42,26 @@ impl<'a> Source<'a> {
     }
 }
 
+/// A table of the file as it takes effect: what was written, defaults where nothing sound was, secrets masked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EffectiveTable {
+    /// `[alert]`, `[[target]]`; empty for the top of the file.
+    pub header: String,
+    /// Keys and values as they would be written.
+    pub lines: Vec<(String, String)>,
+    /// Whether it is a target that is disabled.
+    pub is_disabled: bool,
+}
+
+/// A text as it would be written.
+pub(super) fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
+fn quoted_list(texts: &[String]) -> String {
+    format!("[{}]", texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", "))
+}
+
 /// What is wrong with a secret as it is now, and how much.
 pub(super) fn faults_of_secret(source: &SecretSource, shape: Shape, env: &dyn Environment) -> Vec<(Fault, Weight)> {
     let mut faults = Vec::new();
@@ -136,6 +156,7 @@ pub(super) struct Section<'a, 'p> {
     target: Option<String>,
     /// Whether the target cannot work.
     pub(super) broken: bool,
+    lines: Vec<(String, String)>,
     problems: &'p mut Vec<Problem>,
 }
 
@@ -147,13 +168,34 @@ impl<'a, 'p> Section<'a, 'p> {
         prefix: &str,
         problems: &'p mut Vec<Problem>,
     ) -> Self {
-        Self { source, table, span, prefix: prefix.to_owned(), target: None, broken: false, problems }
+        Self {
+            source,
+            table,
+            span,
+            prefix: prefix.to_owned(),
+            target: None,
+            broken: false,
+            lines: Vec::new(),
+            problems,
+        }
     }
 
     /// From now on the table is that of a target: a missing or bad key that it cannot do without disables it.
     pub(super) fn is_target(&mut self, name: &str) {
         self.prefix = format!("target.{name}.");
         self.target = Some(name.to_owned());
+    }
+
+    /// The table as it was read.
+    pub(super) fn effective(&mut self, header: &str) -> EffectiveTable {
+        let lines = std::mem::take(&mut self.lines);
+        EffectiveTable { header: header.to_owned(), lines, is_disabled: self.broken }
+    }
+
+    /// Notes what a key comes to, in place of what was noted before.
+    pub(super) fn note(&mut self, key: &str, shown: String) {
+        self.lines.retain(|(name, _)| name != key);
+        self.lines.push((key.to_owned(), shown));
     }
 
     pub(super) fn push(&mut self, key: &str, span: &Range<usize>, fault: Fault, effect: Effect, weight: Weight) {
@@ -229,13 +271,19 @@ impl<'a, 'p> Section<'a, 'p> {
 
     /// A value made from a text; the key's default where it is not given or not sound.
     fn parsed<T>(&mut self, key: &Key, parse: impl Fn(&str) -> Result<T, Fault>) -> Option<T> {
-        let written = self.get(key).map(|item| (item.span(), text_of(item.get_ref(), key.shape).and_then(&parse)));
-        match written {
-            Some((_, Ok(value))) => return Some(value),
+        let item = self.get(key);
+        let written = item.map(|item| (item.span(), text_of(item.get_ref(), key.shape)));
+        match written.map(|(span, text)| (span, text.and_then(|text| Ok((text, parse(text)?))))) {
+            Some((_, Ok((text, value)))) => {
+                self.note(key.name, quoted(text));
+                return Some(value);
+            }
             Some((span, Err(fault))) => self.reject(key, &span, fault),
             None => {}
         }
-        key.default.and_then(|default| parse(default).ok())
+        let default = key.default?;
+        self.note(key.name, quoted(default));
+        parse(default).ok()
     }
 
     pub(super) fn text(&mut self, key: &Key) -> Option<String> {
@@ -273,15 +321,15 @@ impl<'a, 'p> Section<'a, 'p> {
     }
 
     pub(super) fn flag(&mut self, key: &Key) -> bool {
-        let Some(item) = self.get(key) else { return false };
-        match item.get_ref() {
-            DeValue::Boolean(flag) => *flag,
-            other => {
-                let fault = wrong_type(other, key.shape);
-                self.reject(key, &item.span(), fault);
-                false
+        let mut flag = false;
+        if let Some(item) = self.get(key) {
+            match item.get_ref() {
+                DeValue::Boolean(written) => flag = *written,
+                other => self.reject(key, &item.span(), wrong_type(other, key.shape)),
             }
         }
+        self.note(key.name, flag.to_string());
+        flag
     }
 
     /// A whole number or a text, as a text.
@@ -291,7 +339,16 @@ impl<'a, 'p> Section<'a, 'p> {
             DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().replace('_', "")),
             other => text_of(other, key.shape).and_then(value::text),
         };
-        read.map_err(|fault| self.reject(key, &item.span(), fault)).ok()
+        match read {
+            Ok(chat) => {
+                self.note(key.name, quoted(&chat));
+                Some(chat)
+            }
+            Err(fault) => {
+                self.reject(key, &item.span(), fault);
+                None
+            }
+        }
     }
 
     /// Several values, written as a list or as a single text. None where the key is not given or nothing sound is left.
@@ -315,20 +372,29 @@ impl<'a, 'p> Section<'a, 'p> {
     }
 
     pub(super) fn texts(&mut self, key: &Key) -> Vec<String> {
-        self.items(key, value::text).map_or(Vec::new(), |written| written.values)
+        self.listed(key, value::text)
     }
 
     pub(super) fn addresses(&mut self, key: &Key) -> Vec<String> {
-        self.items(key, value::address).map_or(Vec::new(), |written| written.values)
+        self.listed(key, value::address)
+    }
+
+    fn listed(&mut self, key: &Key, parse: fn(&str) -> Result<String, Fault>) -> Vec<String> {
+        let Some(written) = self.items(key, parse) else { return Vec::new() };
+        self.note(key.name, quoted_list(&written.values));
+        written.values
     }
 
     /// Classes of alerts. A list with a word that is no class counts as not given: rather one alert too many than one
     /// too few.
-    pub(super) fn classes(&mut self, key: &Key) -> Option<Vec<Class>> {
-        let mut written = self.items(key, value::class)?;
-        written.values.sort();
-        written.values.dedup();
-        (!written.has_bad).then_some(written.values)
+    pub(super) fn classes(&mut self, key: &Key, default: &[Class]) -> Vec<Class> {
+        let written = self.items(key, value::class).filter(|written| !written.has_bad);
+        let mut classes = written.map_or_else(|| default.to_vec(), |written| written.values);
+        classes.sort();
+        classes.dedup();
+        let names: Vec<String> = classes.iter().map(|class| value::class_name(*class).to_owned()).collect();
+        self.note(key.name, quoted_list(&names));
+        classes
     }
 
     /// Texts under names that suit labels.
@@ -341,7 +407,10 @@ impl<'a, 'p> Section<'a, 'p> {
                 Err(bad_value(name, allowed(key.shape)))
             };
             match read {
-                Ok(text) => drop(labels.insert(name.to_owned(), text)),
+                Ok(text) => {
+                    self.note(&format!("{}.{name}", key.name), quoted(&text));
+                    labels.insert(name.to_owned(), text);
+                }
                 Err(fault) => self.push(
                     &format!("{}.{}", key.name, shown(name)),
                     &item.span(),
@@ -363,6 +432,7 @@ impl<'a, 'p> Section<'a, 'p> {
             match source {
                 Ok(source) if value::is_header_name(name) => {
                     self.check_secret(&label, &item.span(), &source, Shape::Secret);
+                    self.note(&format!("{}.{}", key.name, quoted(name)), quoted(&source.to_string()));
                     headers.push((name.to_owned(), source));
                 }
                 Ok(_) => {
@@ -390,10 +460,13 @@ impl<'a, 'p> Section<'a, 'p> {
     /// A secret, written as `X`, `X_file` or `X_env`.
     pub(super) fn secret(&mut self, key: &Key) -> Option<SecretSource> {
         let found = self.secrets(key).into_iter().next();
-        if found.is_none() && !self.broken {
-            return key.default.map(|default| SecretSource::Inline(Secret::new(default)));
+        match key.default.filter(|_| found.is_none() && !self.broken) {
+            Some(default) => {
+                self.note(key.name, quoted(default));
+                Some(SecretSource::Inline(Secret::new(default)))
+            }
+            None => found,
         }
-        found
     }
 
     /// One or several secrets, written as `X`, `X_file` or `X_env`.
@@ -431,6 +504,8 @@ impl<'a, 'p> Section<'a, 'p> {
             let fault = Fault::Empty { allowed: allowed(key.shape) };
             self.reject(key, &item.span(), fault);
         }
+        let shown: Vec<String> = sources.iter().map(SecretSource::to_string).collect();
+        self.note(key.name, if takes_list { quoted_list(&shown) } else { quoted(&shown.concat()) });
         sources
     }
 

@@ -1,0 +1,251 @@
+//! Judges a configuration for people: what `leaderwatch check` prints.
+
+use std::fmt::Write;
+use std::io;
+use std::path::Path;
+
+use super::environment::Environment;
+use super::file::check_routes;
+use super::mounts::short_lived_file_system;
+use super::options::Options;
+use super::readiness::{Circumstances, Readiness, assess, default_alert_settings};
+use super::{
+    AlertSettings, Effect, EffectiveTable, Fault, FileSettings, FlinkConf, MailDefaults, Place, Problem, Weight, keys,
+    parse_file, parse_options,
+};
+
+/// A judgement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// What to print.
+    pub text: String,
+    /// Number of errors.
+    pub errors: usize,
+    /// Number of warnings.
+    pub warnings: usize,
+}
+
+impl Report {
+    fn new(text: String, weights: impl Iterator<Item = Weight>) -> Self {
+        let (errors, warnings): (Vec<Weight>, Vec<Weight>) = weights.partition(|weight| *weight == Weight::Error);
+        Self { text, errors: errors.len(), warnings: warnings.len() }
+    }
+}
+
+/// Judges a file, and the agent's options if any are given. An error: the file cannot be read.
+pub fn check_file(path: &Path, options: &str, env: &dyn Environment) -> io::Result<Report> {
+    let text = env.read(path)?;
+    let (options, mut problems) = parse_options(options, env);
+    let mail = MailDefaults { smtp: options.smtp.clone(), from: "leaderwatch@HOST".to_owned() };
+    let (mut file, found) = parse_file(&text, path, &mail, env);
+    problems.extend(found);
+    check_routes(&mut file.targets, &file.places, &file.alert.classes, &mut problems);
+    problems.extend(lasting_problem(path, &file, &options, env));
+    problems.extend(target_problem(path, &file, &options));
+    let mut text = listing(&problems);
+    text.push_str("\nWhat takes effect (secrets masked):\n\n");
+    for table in &file.effective {
+        push_table(&mut text, table);
+    }
+    push_options(&mut text, &options);
+    Ok(Report::new(text, problems.iter().map(|problem| problem.weight)))
+}
+
+/// Judges whether the cluster of a configuration folder is ready to fail over. None: the folder has no configuration
+/// of Flink.
+pub fn check_flink_conf(
+    folder: &Path,
+    version: Option<&str>,
+    alert: Option<&AlertSettings>,
+    env: &dyn Environment,
+) -> Result<Option<Report>, Box<Problem>> {
+    let Some(conf) = FlinkConf::read_folder(folder, version, env)? else { return Ok(None) };
+    let defaults = default_alert_settings(env);
+    let masters = env.read(&folder.join("masters")).ok().map(|text| lines_with_hosts(&text));
+    let circumstances = Circumstances { version, masters, alert: alert.unwrap_or(&defaults) };
+    let readiness = assess(&conf, circumstances, env);
+    let mut text = String::new();
+    if let Some(file) = &conf.file {
+        let version = version.map_or_else(String::new, |version| format!(" (Flink {version})"));
+        let _ = writeln!(text, "{}{version}\n", file.display());
+    }
+    push_readiness(&mut text, &readiness);
+    Ok(Some(Report::new(text, readiness.findings.iter().map(|finding| finding.weight))))
+}
+
+/// `masters` names a JobManager a line; `#` begins a comment (`config.sh`).
+fn lines_with_hosts(text: &str) -> usize {
+    text.lines().filter(|line| !line.split('#').next().unwrap_or_default().trim().is_empty()).count()
+}
+
+fn lasting_problem(path: &Path, file: &FileSettings, options: &Options, env: &dyn Environment) -> Option<Problem> {
+    let (folder, place) = match (&options.state, &file.state) {
+        (Some(folder), _) => (folder, Place::Options),
+        (None, Some(folder)) => (folder, Place::File { path: path.to_owned(), line: None }),
+        (None, None) => return None,
+    };
+    let file_system = short_lived_file_system(folder, env)?;
+    let fault = Fault::ShortLived { path: folder.clone(), file_system };
+    Some(warning(place, keys::STATE.name, fault))
+}
+
+fn target_problem(path: &Path, file: &FileSettings, options: &Options) -> Option<Problem> {
+    let has_none = file.targets.is_empty() && options.webhook.is_none() && options.email.is_none();
+    has_none.then(|| warning(Place::File { path: path.to_owned(), line: None }, "target", Fault::NoTarget))
+}
+
+fn warning(place: Place, key: &str, fault: Fault) -> Problem {
+    Problem { place, key: key.to_owned(), fault, effect: Effect::None, weight: Weight::Warning }
+}
+
+fn listing(problems: &[Problem]) -> String {
+    let mut text = String::new();
+    for problem in problems {
+        let _ = writeln!(text, "{}: {}", weight_name(problem.weight), problem.what());
+        let effect = problem.effect.to_string();
+        push_paragraph(&mut text, &problem.fault.reason(), &problem.fault.cure(), &effect);
+    }
+    push_count(&mut text, problems.iter().map(|problem| problem.weight));
+    text
+}
+
+fn push_readiness(text: &mut String, readiness: &Readiness) {
+    for (name, value) in &readiness.figures {
+        let _ = writeln!(text, "{name}:\n  {value}");
+    }
+    text.push('\n');
+    for finding in &readiness.findings {
+        let _ = writeln!(text, "{}: `{}`", weight_name(finding.weight), finding.key);
+        push_paragraph(text, &finding.reason, &finding.cure, "");
+    }
+    push_count(text, readiness.findings.iter().map(|finding| finding.weight));
+}
+
+fn weight_name(weight: Weight) -> &'static str {
+    match weight {
+        Weight::Error => "error",
+        Weight::Warning => "warning",
+    }
+}
+
+fn push_paragraph(text: &mut String, reason: &str, cure: &str, effect: &str) {
+    let _ = writeln!(text, "  {reason}");
+    if !cure.is_empty() {
+        let _ = writeln!(text, "  cure: {cure}");
+    }
+    if !effect.is_empty() {
+        let _ = writeln!(text, "  until then: {effect}");
+    }
+}
+
+fn push_count(text: &mut String, weights: impl Iterator<Item = Weight>) {
+    let (errors, warnings): (Vec<Weight>, Vec<Weight>) = weights.partition(|weight| *weight == Weight::Error);
+    let counted = |count: usize, one: &str| if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") };
+    let _ = writeln!(text, "{}, {}", counted(errors.len(), "error"), counted(warnings.len(), "warning"));
+}
+
+fn push_table(text: &mut String, table: &EffectiveTable) {
+    if table.lines.is_empty() {
+        return;
+    }
+    let off = if table.is_disabled { "# disabled: " } else { "" };
+    if !table.header.is_empty() {
+        let _ = writeln!(text, "{off}{}", table.header);
+    }
+    for (key, value) in &table.lines {
+        let _ = writeln!(text, "{off}{key} = {value}");
+    }
+    text.push('\n');
+}
+
+/// The options win over what the file says.
+fn push_options(text: &mut String, options: &Options) {
+    let path = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    let lines = [
+        (keys::WEBHOOK.name, options.webhook.as_ref().map(ToString::to_string)),
+        (keys::EMAIL.name, options.email.as_ref().map(|to| to.join("+"))),
+        (keys::SMTP.name, options.smtp.as_ref().map(ToString::to_string)),
+        (keys::EMAIL_FROM.name, options.email_from.clone()),
+        (keys::LOG.name, path(&options.log)),
+        (keys::STATE.name, path(&options.state)),
+        (keys::CLUSTER.name, options.cluster.clone()),
+        (keys::NAMESPACE.name, options.namespace.clone()),
+        (keys::GROUP_WAIT.name, options.group_wait.map(super::format_duration)),
+    ];
+    let given: Vec<_> = lines.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+    if given.is_empty() {
+        return;
+    }
+    text.push_str("# The options win over the file:\n");
+    for (key, value) in given {
+        let _ = writeln!(text, "# {key} = {value}");
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::environment::FakeEnvironment;
+    use super::super::example;
+    use super::*;
+
+    fn report(file: &str, options: &str) -> Report {
+        let env = FakeEnvironment::default()
+            .with_mode("/lw.toml", 0o644, file)
+            .with_file("/proc/self/mounts", "overlay / overlay rw 0 0\n");
+        check_file(Path::new("/lw.toml"), options, &env).unwrap()
+    }
+
+    #[test]
+    fn the_example_passes() {
+        let env = FakeEnvironment::default().with_file("/lw.toml", &example());
+        let report = check_file(Path::new("/lw.toml"), "", &env).unwrap();
+        assert_eq!((report.errors, report.warnings), (0, 0), "{}", report.text);
+        insta::assert_snapshot!(report.text);
+    }
+
+    #[test]
+    fn every_problem_stands_with_line_key_reason_and_cure() {
+        let file = "\
+cluster = \"orders\"
+state = \"/var/lib/leaderwatch\"
+languge = \"en\"
+[alert]
+group_wait = \"2\"
+[[target]]
+name = \"chat\"
+kind = \"slack\"
+url = \"https://hooks.slack.com/services/T/B/MARKED\"
+secret = \"MARKED\"
+[[target]]
+kind = \"email\"
+to = [\"oncall@example.org\", \"nobody\"]
+username = \"lw\"
+password = \"MARKED\"
+[[target]]
+kind = \"telegram\"
+token_file = \"/missing\"
+";
+        let report = report(file, "webhook=https://hooks.slack.com/services/MARKED,group_wait=1s,cluster=a;b");
+        assert!(!report.text.contains("MARKED"), "{}", report.text);
+        insta::assert_snapshot!(report.text);
+    }
+
+    #[test]
+    fn a_file_without_targets_is_warned_of_and_a_missing_file_is_an_error() {
+        let report = report("", "");
+        assert_eq!((report.errors, report.warnings), (0, 1));
+        assert!(report.text.contains("no target"), "{}", report.text);
+        assert!(check_file(Path::new("/missing"), "", &FakeEnvironment::default()).is_err());
+    }
+
+    #[test]
+    fn a_folder_is_judged_by_the_file_that_flink_would_read() {
+        let env = FakeEnvironment::default()
+            .with_file("/conf/config.yaml", "high-availability.type: zookeeper\n")
+            .with_file("/conf/masters", "# none\nlocalhost:8081\n");
+        let report = check_flink_conf(Path::new("/conf"), Some("2.3.0"), None, &env).unwrap().unwrap();
+        insta::assert_snapshot!(report.text);
+        assert_eq!(check_flink_conf(Path::new("/empty"), None, None, &env), Ok(None));
+    }
+}
