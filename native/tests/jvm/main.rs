@@ -2,6 +2,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod attach;
+mod corpus;
 mod load;
 mod observe;
+mod oracle;
 mod support;
