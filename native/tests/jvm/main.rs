@@ -3,6 +3,7 @@
 
 mod attach;
 mod corpus;
+mod flink;
 mod load;
 mod observe;
 mod oracle;

@@ -48,17 +48,27 @@ pub fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// The Java programs of `tests/java`, compiled for Java 8, so that every JDK runs them. Compiled once for all tests, so
-/// not to be written to.
-pub fn classes() -> PathBuf {
+/// Classes shaped like Flink's, and a main class that takes them through steps.
+pub fn fakes() -> PathBuf {
+    compiled("fakes")
+}
+
+/// Programs that need no such classes.
+pub fn tools() -> PathBuf {
+    compiled("tools")
+}
+
+/// The Java programs of a folder of `tests/java`, compiled for Java 8, so that every JDK runs them. Compiled once for all
+/// tests, so not to be written to.
+fn compiled(which: &str) -> PathBuf {
     let mut sources = Vec::new();
-    find_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/java"), &mut sources);
+    find_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/java").join(which), &mut sources);
     sources.sort();
     let mut hasher = DefaultHasher::new();
     for source in &sources {
         std::fs::read(source).unwrap().hash(&mut hasher);
     }
-    let classes = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("java-{:016x}", hasher.finish()));
+    let classes = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{which}-{:016x}", hasher.finish()));
     if !classes.is_dir() {
         let own = classes.with_extension(std::process::id().to_string());
         let mut javac = Command::new(jdks()[0].join("bin/javac"));
