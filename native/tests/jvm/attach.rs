@@ -57,7 +57,7 @@ impl Waiting {
 /// The listener object is older than the agent; its class is rewritten by retransformation.
 #[test]
 fn listeners_that_are_there_already_are_hooked() {
-    let classes = classes("attach");
+    let classes = fakes();
     for jdk in jdks() {
         let waiting =
             Waiting::start(jdk, &classes, TASK_MANAGER, &["leader", "await-line", "other-leader", "unreachable"]);
@@ -73,7 +73,7 @@ fn listeners_that_are_there_already_are_hooked() {
 
 #[test]
 fn a_second_attach_changes_nothing() {
-    let classes = classes("second_attach");
+    let classes = fakes();
     for jdk in jdks() {
         let waiting = Waiting::start(jdk, &classes, TASK_MANAGER, &["await-line", "leader"]);
         for _ in 0..3 {

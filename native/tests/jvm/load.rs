@@ -7,7 +7,7 @@ use crate::support::*;
 /// The same JVM options reach `bin/flink`, BashJavaUtils and other tools, whose output scripts read.
 #[test]
 fn in_other_programs_nothing_is_to_be_seen() {
-    let classes = classes("other_programs");
+    let classes = tools();
     for jdk in jdks() {
         for arguments in [vec!["-version"], vec!["-cp", classes.to_str().unwrap(), "Other"]] {
             let without = java(jdk).args(&arguments).output().unwrap();
@@ -19,7 +19,7 @@ fn in_other_programs_nothing_is_to_be_seen() {
 
 #[test]
 fn a_second_load_of_the_same_file_changes_nothing() {
-    let classes = classes("second_load");
+    let classes = fakes();
     for jdk in jdks() {
         let option = agent_option(&agent());
         let output =
@@ -34,7 +34,7 @@ fn a_second_load_of_the_same_file_changes_nothing() {
 /// Two copies would each define a bridge and take each other's native method.
 #[test]
 fn a_second_copy_stands_down() {
-    let classes = classes("second_copy");
+    let classes = fakes();
     let copy = folder("second_copy_library").join("libleaderwatch-copy.so");
     std::fs::copy(agent(), &copy).unwrap();
     for jdk in jdks() {
@@ -58,19 +58,14 @@ fn a_second_copy_stands_down() {
 /// throw NoClassDefFoundError for good.
 #[test]
 fn classes_that_a_java_agent_loaded_before_are_hooked_all_the_same() {
-    let classes = classes("java_agent_before");
-    let manifest = classes.join("manifest");
+    let classes = fakes();
+    let folder = folder("java_agent_before");
+    let manifest = folder.join("manifest");
     std::fs::write(&manifest, "Premain-Class: early.Agent\n").unwrap();
     for jdk in jdks() {
-        let jar = classes.join("agent.jar");
-        let made = Command::new(jdk.join("bin/jar"))
-            .arg("cfm")
-            .args([&jar, &manifest])
-            .arg("-C")
-            .arg(&classes)
-            .arg("early")
-            .status();
-        assert!(made.unwrap().success());
+        let jar = folder.join("agent.jar");
+        let mut make = Command::new(jdk.join("bin/jar"));
+        run_to_end(make.arg("cfm").args([&jar, &manifest]).arg("-C").arg(tools()).arg("early"));
         let class =
             format!("{}.DefaultJobLeaderService$JobManagerLeaderListener", TASK_MANAGER.rsplit_once('.').unwrap().0);
         let output = java(jdk)
@@ -89,7 +84,7 @@ fn classes_that_a_java_agent_loaded_before_are_hooked_all_the_same() {
 
 #[test]
 fn the_end_of_the_jvm_stops_the_agent() {
-    let classes = classes("the_end");
+    let classes = fakes();
     for jdk in jdks() {
         let run = task_manager(jdk, &classes, &["exit"]);
         assert_eq!(run.code, Some(7), "{}{}", run.stdout, run.stderr);

@@ -2,6 +2,9 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod attach;
+mod corpus;
+mod flink;
 mod load;
 mod observe;
+mod oracle;
 mod support;

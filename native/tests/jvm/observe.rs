@@ -8,7 +8,7 @@ fn job(leader: &str) -> String {
 
 #[test]
 fn every_announcement_arrives_with_its_values_and_in_order() {
-    let classes = classes("every_announcement");
+    let classes = fakes();
     let steps = [
         ("leader", job(&format!(r#"{ID} Some("pekko.tcp://flink@jm-0:6123/user/rpc/jobmanager_2")"#))),
         ("other-leader", job(&format!(r#"{OTHER_ID} Some("pekko.tcp://flink@jm-1:6123/user/rpc/jobmanager_2")"#))),
@@ -37,7 +37,7 @@ fn every_announcement_arrives_with_its_values_and_in_order() {
 /// An overload has the same name, and leads into the hooked method: one observation, not two.
 #[test]
 fn an_overload_is_not_hooked() {
-    let classes = classes("an_overload");
+    let classes = fakes();
     for jdk in jdks() {
         let run = task_manager(jdk, &classes, &["overload"]);
         run.assert_sound();
@@ -47,7 +47,7 @@ fn an_overload_is_not_hooked() {
 
 #[test]
 fn a_listener_of_another_shape_is_reported_and_does_no_harm() {
-    let classes = classes("another_shape");
+    let classes = fakes();
     for jdk in jdks() {
         let run = task_manager(jdk, &classes, &["another-shape", "another-shape", "no-job", "leader"]);
         run.assert_sound();
@@ -59,7 +59,7 @@ fn a_listener_of_another_shape_is_reported_and_does_no_harm() {
 
 #[test]
 fn classes_of_another_loader_are_left_alone() {
-    let classes = classes("another_loader");
+    let classes = fakes();
     for jdk in jdks() {
         let run = task_manager(jdk, &classes, &["another-loader"]);
         run.assert_sound();
@@ -70,7 +70,7 @@ fn classes_of_another_loader_are_left_alone() {
 
 #[test]
 fn calls_from_many_threads_all_arrive() {
-    let classes = classes("many_threads");
+    let classes = fakes();
     for jdk in jdks() {
         let run = task_manager(jdk, &classes, &["many-threads"]);
         run.assert_sound();

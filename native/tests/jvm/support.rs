@@ -1,5 +1,6 @@
 //! Starts real JVMs with the agent and reads what it observed.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -47,19 +48,43 @@ pub fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// The Java programs of `tests/java`, compiled for Java 8, so that every JDK runs them.
-pub fn classes(test: &str) -> PathBuf {
-    let folder = folder(test);
+/// Classes shaped like Flink's, and a main class that takes them through steps.
+pub fn fakes() -> PathBuf {
+    compiled("fakes")
+}
+
+/// Programs that need no such classes.
+pub fn tools() -> PathBuf {
+    compiled("tools")
+}
+
+/// The Java programs of a folder of `tests/java`, compiled for Java 8, so that every JDK runs them. Compiled once for all
+/// tests, so not to be written to.
+fn compiled(which: &str) -> PathBuf {
     let mut sources = Vec::new();
-    find_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/java"), &mut sources);
-    let compiled = Command::new(jdks()[0].join("bin/javac"))
-        .args(["--release", "8", "-nowarn", "-Xlint:-options", "-g", "-d"])
-        .arg(&folder)
-        .args(sources)
-        .output()
-        .unwrap();
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-    folder
+    find_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/java").join(which), &mut sources);
+    sources.sort();
+    let mut hasher = DefaultHasher::new();
+    for source in &sources {
+        std::fs::read(source).unwrap().hash(&mut hasher);
+    }
+    let classes = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{which}-{:016x}", hasher.finish()));
+    if !classes.is_dir() {
+        let own = classes.with_extension(std::process::id().to_string());
+        let mut javac = Command::new(jdks()[0].join("bin/javac"));
+        javac.args(["--release", "8", "-nowarn", "-Xlint:-options", "-g", "-d"]).arg(&own).args(sources);
+        run_to_end(&mut javac);
+        // Another test may have been faster; then its classes are there.
+        let _ = std::fs::rename(own, &classes);
+    }
+    classes
+}
+
+/// Runs a command that must succeed.
+pub fn run_to_end(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
 }
 
 fn find_sources(folder: &Path, sources: &mut Vec<PathBuf>) {

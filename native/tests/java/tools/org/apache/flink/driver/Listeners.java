@@ -1,0 +1,79 @@
+package org.apache.flink.driver;
+
+import java.lang.reflect.Constructor;
+import java.lang.reflect.Field;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.util.UUID;
+
+/**
+ * Calls listeners of a real Flink, whatever its version, by reflection. Around them is nothing of what they need, so
+ * beyond their first instructions they may fail; what must not happen is that the agent makes them fail otherwise.
+ */
+final class Listeners {
+    private static final UUID ID = UUID.fromString("00112233-4455-6677-8899-aabbccddeeff");
+    private static final String ADDRESS = "pekko.tcp://flink@jm-0:6123/user/rpc/jobmanager_2";
+
+    private Listeners() {}
+
+    /** Each argument: a class, `#`, and the method to call. A class that this Flink does not have is passed over. */
+    static void call(String[] classesAndMethods) throws Exception {
+        for (String classAndMethod : classesAndMethods) {
+            String[] parts = classAndMethod.split("#");
+            try {
+                call(Class.forName(parts[0]), parts[1]);
+            } catch (ClassNotFoundException e) {
+                System.out.println("absent " + classAndMethod);
+            }
+        }
+        System.out.println("main ends");
+    }
+
+    private static void call(Class<?> type, String name) throws Exception {
+        Object listener = allocate(type);
+        for (Field field : type.getDeclaredFields()) {
+            if (field.getName().equals("jobId")) {
+                set(listener, field, jobId());
+            } else if (field.getName().equals("lock")) {
+                set(listener, field, new Object());
+            }
+        }
+        for (Method method : type.getDeclaredMethods()) {
+            if (method.getName().equals(name)) {
+                Object[] arguments = new Object[method.getParameterCount()];
+                if (arguments.length == 2) {
+                    invoke(method, listener, ADDRESS, ID);
+                }
+                invoke(method, listener, arguments);
+            }
+        }
+    }
+
+    private static void invoke(Method method, Object listener, Object... arguments) throws Exception {
+        method.setAccessible(true);
+        try {
+            method.invoke(listener, arguments);
+            System.out.println("returned " + method.getName());
+        } catch (InvocationTargetException e) {
+            System.out.println("threw " + e.getCause().getClass().getName() + " at " + e.getCause().getStackTrace()[0]);
+        }
+    }
+
+    private static Object jobId() throws Exception {
+        Constructor<?> constructor =
+                Class.forName("org.apache.flink.api.common.JobID").getConstructor(long.class, long.class);
+        return constructor.newInstance(0x0123456789abcdefL, 0xfedcba9876543210L);
+    }
+
+    private static Object allocate(Class<?> type) throws Exception {
+        Class<?> unsafeType = Class.forName("sun.misc.Unsafe");
+        Field unsafe = unsafeType.getDeclaredField("theUnsafe");
+        unsafe.setAccessible(true);
+        return unsafeType.getMethod("allocateInstance", Class.class).invoke(unsafe.get(null), type);
+    }
+
+    private static void set(Object object, Field field, Object value) throws Exception {
+        field.setAccessible(true);
+        field.set(object, value);
+    }
+}
