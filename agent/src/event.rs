@@ -94,6 +94,14 @@ pub enum Event {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         address: Option<String>,
     },
+    #[serde(rename = "leader.reachable")]
+    LeaderReachable {
+        #[serde(flatten)]
+        seat: SeatFields,
+        leader_id: SessionId,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        address: Option<String>,
+    },
     #[serde(rename = "leader.returned")]
     LeaderReturned {
         #[serde(flatten)]

@@ -181,6 +181,7 @@ impl Call {
         };
         let seat = match self.hook.meaning {
             Meaning::Unreachable(verdict) => return agent.unreachable(verdict),
+            Meaning::Reachable => return agent.reachable(),
             Meaning::Leader(component) => Some(SeatKey::cluster(component)),
             // SAFETY: by this function's contract.
             Meaning::JobLeader => unsafe { self.job_id() }.map(SeatKey::job),

@@ -3,11 +3,10 @@
 //! Names and shapes were read from the class files of Flink 1.9.3 to 2.3.0. A class is hooked when it is loaded, so a
 //! name that another version of Flink uses costs nothing.
 
-use leaderwatch_agent::leadership::Component;
+use leaderwatch_agent::leadership::{Component, Verdict};
 use leaderwatch_agent::process::Role;
 
 use crate::classfile::{Argument, Splice};
-use leaderwatch_agent::leadership::Verdict;
 
 /// One method that is hooked. Its number, which the spliced call passes, is its place in [`HOOKS`].
 #[derive(Debug)]
@@ -35,6 +34,8 @@ pub enum Meaning {
     Leader(Component),
     /// Flink holds the ResourceManager for dead.
     Unreachable(Verdict),
+    /// The TaskManager has registered with the ResourceManager.
+    Reachable,
 }
 
 const NOTIFY_LEADER_ADDRESS: &str = "notifyLeaderAddress";
@@ -70,6 +71,15 @@ pub static HOOKS: &[Hook] = &[
         role: Role::TaskManager,
         in_every_version: false,
     },
+    Hook {
+        class: "org/apache/flink/runtime/taskexecutor/TaskExecutor$ResourceManagerRegistrationListener",
+        method: "onRegistrationSuccess",
+        descriptor: "(Lorg/apache/flink/runtime/taskexecutor/TaskExecutorToResourceManagerConnection;\
+                     Lorg/apache/flink/runtime/taskexecutor/TaskExecutorRegistrationSuccess;)V",
+        meaning: Meaning::Reachable,
+        role: Role::TaskManager,
+        in_every_version: true,
+    },
     // Flink 1.9 to 1.11.
     job_listener("org/apache/flink/runtime/resourcemanager/JobLeaderIdService$JobLeaderIdListener", Role::JobManager),
     // Flink 1.12 and later.
@@ -103,7 +113,7 @@ impl Hook {
     pub fn splice(&self, number: u8) -> Splice<'static> {
         let arguments = match self.meaning {
             Meaning::JobLeader | Meaning::Leader(_) => [Argument::Local(0), Argument::Local(1), Argument::Local(2)],
-            Meaning::Unreachable(_) => [Argument::Local(0), Argument::Null, Argument::Null],
+            Meaning::Unreachable(_) | Meaning::Reachable => [Argument::Local(0), Argument::Null, Argument::Null],
         };
         Splice { method: self.method, descriptor: self.descriptor, hook: number, arguments }
     }

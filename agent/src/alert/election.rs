@@ -9,19 +9,19 @@
 //! say it.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::effect::{AlertSettings, Audience, Effect};
 use super::id::alert_id;
 use super::model::{Alert, Cause, Class, Member, Severity};
-use super::text;
 use crate::clock::Moment;
 use crate::event::Event;
 use crate::leadership::{Change, Component, Leader, SeatChange, SeatKey, SessionId};
-use crate::process::Observer;
 use crate::target::{Action, Notice};
 
 /// How long an election of jobs only waits for the ResourceManager's, before Flink 1.15.
@@ -32,69 +32,6 @@ const WAIT_FOR_DISK: Duration = Duration::from_secs(1);
 const TOLD_ELECTIONS: usize = 64;
 /// How many members an alert lists; the alert log has them all.
 const LISTED_MEMBERS: usize = 100;
-
-/// What elections need to know.
-#[derive(Debug, Clone)]
-pub struct ElectionSettings {
-    /// Name of the Flink cluster.
-    pub cluster: String,
-    /// Kubernetes namespace, where there is one.
-    pub namespace: Option<String>,
-    /// The user's own labels.
-    pub labels: BTreeMap<String, String>,
-    /// How long an election gathers its members.
-    pub group_wait: Duration,
-    /// How long after an alert the members that came late are told.
-    pub group_interval: Duration,
-    /// Whether one election gives all components of a JobManager one session id: from Flink 1.15 on.
-    pub one_id_for_all: bool,
-    /// This process.
-    pub observer: Observer,
-}
-
-/// Which targets a notice goes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Audience {
-    /// All that want its class.
-    All,
-    /// Those that update an open alert in place.
-    InPlace,
-    /// Those that do not.
-    NotInPlace,
-}
-
-/// What is to be done.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Effect {
-    /// Write a part of an open election down and answer with [`Elections::written`].
-    Save {
-        /// Name of the part.
-        key: String,
-        /// Its content, which [`Elections::recover`] understands.
-        body: Value,
-    },
-    /// A new alert: record it, and forget the saved parts once it is in the outbox.
-    Raise {
-        /// The alert.
-        alert: Box<Alert>,
-        /// Names of the saved parts that it stands for.
-        saved: Vec<String>,
-    },
-    /// A message under an alert that was raised before.
-    Notify {
-        /// The message.
-        notice: Box<Notice>,
-        /// Which targets it is for.
-        audience: Audience,
-    },
-    /// A line for the alert log.
-    Record(Event),
-    /// Forget saved parts of an election that was told already.
-    Forget {
-        /// Names of the parts.
-        saved: Vec<String>,
-    },
-}
 
 /// A seat that moved to the new leader of an election, or was first seen under it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -228,7 +165,7 @@ impl Told {
 /// All elections of the cluster, as far as this process saw them.
 #[derive(Debug)]
 pub struct Elections {
-    settings: ElectionSettings,
+    settings: Arc<AlertSettings>,
     open: Vec<Open>,
     told: Vec<Told>,
     /// The last leader that Flink held for dead.
@@ -237,7 +174,7 @@ pub struct Elections {
 
 impl Elections {
     /// No elections yet.
-    pub fn new(settings: ElectionSettings) -> Self {
+    pub fn new(settings: Arc<AlertSettings>) -> Self {
         Self { settings, open: Vec::new(), told: Vec::new(), unreachable: None }
     }
 
@@ -280,7 +217,7 @@ impl Elections {
         self.open = open;
         effects.extend(due.into_iter().map(|open| self.raise(open)));
         for told in &mut self.told {
-            tell_fresh(told, &mut effects);
+            tell_fresh(&self.settings, told, &mut effects);
             tell_late(told, now, &mut effects);
         }
         effects
@@ -289,6 +226,13 @@ impl Elections {
     /// Raises what still gathers, without waiting: the process ends.
     pub fn raise_all(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.open).into_iter().map(|open| self.raise(open)).collect()
+    }
+
+    /// The alert of an election goes on under another id: it ends what was told under that one.
+    pub fn continue_under(&mut self, id: &str, other_id: &str) {
+        if let Some(told) = self.told.iter_mut().find(|told| told.alert.id == id) {
+            told.alert.id = other_id.to_owned();
+        }
     }
 
     /// When [`Elections::due`] has something to do again, by the monotonic clock.
@@ -411,33 +355,23 @@ impl Elections {
         members.sort_by_key(|member| (member.component != Component::ResourceManager, seat_of(member)));
         let (old_leader, new_leader) = (first.member.old_leader.clone(), first.member.new_leader.clone());
         let new_id = new_leader.as_ref().map_or(SessionId::NO_HIGH_AVAILABILITY, |leader| leader.id);
-        let mut alert = Alert {
-            schema: 1,
-            id: alert_id("failover", settings.namespace.as_deref(), &settings.cluster, new_id),
-            class: Class::Failover,
-            severity: if open.has_job { Severity::Critical } else { Severity::Warning },
-            cluster: settings.cluster.clone(),
-            namespace: settings.namespace.clone(),
-            occurred_at: first.at,
-            title: String::new(),
-            text: String::new(),
-            leaderless_ms: first.leaderless_ms,
-            same_address: same_place(&old_leader, &new_leader),
-            cause: cause(first),
-            old_leader,
-            new_leader,
-            members,
-            members_left_out: open.left_out,
-            observer: settings.observer.clone(),
-            labels: settings.labels.clone(),
-        };
-        text::write(&mut alert);
+        let id = alert_id("failover", settings.namespace.as_deref(), &settings.cluster, new_id);
+        let mut alert = settings.alert(Class::Failover, id, first.at);
+        alert.severity = if open.has_job { Severity::Critical } else { Severity::Warning };
+        alert.leaderless_ms = first.leaderless_ms;
+        alert.same_address = same_place(&old_leader, &new_leader);
+        alert.cause = cause(first);
+        alert.old_leader = old_leader;
+        alert.new_leader = new_leader;
+        alert.members = members;
+        alert.members_left_out = open.left_out;
+        settings.texts.write(&mut alert);
         alert
     }
 }
 
 /// Tells the log, and the targets that update in place, who joined a told alert.
-fn tell_fresh(told: &mut Told, effects: &mut Vec<Effect>) {
+fn tell_fresh(settings: &AlertSettings, told: &mut Told, effects: &mut Vec<Effect>) {
     if told.fresh.is_empty() {
         return;
     }
@@ -446,7 +380,7 @@ fn tell_fresh(told: &mut Told, effects: &mut Vec<Effect>) {
         told.alert.severity = Severity::Critical;
     }
     members.truncate(LISTED_MEMBERS);
-    text::write(&mut told.alert);
+    settings.texts.write(&mut told.alert);
     let alert = told.alert.clone();
     effects.push(Effect::Record(Event::AlertUpdated { alert_id: alert.id.clone(), members }));
     let notice = Notice { message_id: next_message(told), action: Action::Update, alert };
@@ -513,20 +447,11 @@ mod tests {
     use super::*;
     use crate::clock::{Clock, ManualClock};
     use crate::leadership::JobId;
-    use crate::process::Role;
 
     const RESOURCE_MANAGER: SeatKey = SeatKey { component: Component::ResourceManager, job_id: None };
 
-    fn settings(one_id_for_all: bool) -> ElectionSettings {
-        ElectionSettings {
-            cluster: "orders".into(),
-            namespace: None,
-            labels: BTreeMap::new(),
-            group_wait: Duration::from_secs(2),
-            group_interval: Duration::from_secs(300),
-            one_id_for_all,
-            observer: Observer { host: "tm1".into(), pid: 1, pod: None, role: Role::TaskManager, flink_version: None },
-        }
+    fn settings(one_id_for_all: bool) -> Arc<AlertSettings> {
+        Arc::new(AlertSettings { one_id_for_all, ..AlertSettings::for_tests() })
     }
 
     fn leader(id: u128, host: &str) -> Leader {

@@ -1,10 +1,17 @@
 //! From facts to alerts: which changes of leadership people are told of, once, and in what words.
 
+mod alerts;
+mod effect;
 mod election;
+mod flapping;
 mod id;
 mod model;
+mod no_leader;
+mod open;
 mod text;
 
-pub use election::{Audience, Effect, ElectionSettings, Elections};
+pub use alerts::Alerts;
+pub use effect::{AlertSettings, Audience, Effect};
 pub use id::alert_id;
 pub use model::{Alert, Cause, Class, Member, Severity};
+pub use text::Texts;

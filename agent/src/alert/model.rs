@@ -113,6 +113,9 @@ pub struct Alert {
     /// How many more moved than `members` lists; the alert log has them all.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub members_left_out: u64,
+    /// How many elections `flapping` sums up; absent in other classes.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub elections: Option<u64>,
     /// Who saw it.
     pub observer: Observer,
     /// The user's own labels.

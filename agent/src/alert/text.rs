@@ -8,10 +8,16 @@ use crate::leadership::{Component, Leader};
 /// How many jobs a text lists by name; the rest is counted.
 const LISTED_JOBS: usize = 10;
 
-/// Fills [`Alert::title`] and [`Alert::text`] from what else the alert says.
-pub fn write(alert: &mut Alert) {
-    alert.title = title(alert);
-    alert.text = text(alert);
+/// Writes what people read.
+#[derive(Debug, Clone, Default)]
+pub struct Texts {}
+
+impl Texts {
+    /// Fills [`Alert::title`] and [`Alert::text`] from what else the alert says.
+    pub fn write(&self, alert: &mut Alert) {
+        alert.title = title(alert);
+        alert.text = text(alert);
+    }
 }
 
 fn title(alert: &Alert) -> String {

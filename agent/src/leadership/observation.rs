@@ -57,6 +57,8 @@ pub enum Announcement {
     Leader(Option<Leader>),
     /// The leader does not answer Flink.
     Unreachable(Verdict),
+    /// The leader answers Flink: a TaskManager registered with the ResourceManager.
+    Reachable,
     /// `grantLeadership`, in a JobManager: elected, not yet confirmed.
     Granted(SessionId),
     /// `revokeLeadership`, in a JobManager.

@@ -33,12 +33,14 @@ pub struct Standing {
     empty_since: Option<Moment>,
     /// Ids that led before `last`, newest first; none until the first move.
     earlier: Option<Arc<[SessionId]>>,
+    /// Whether Flink holds `last` for dead.
+    doubted: bool,
 }
 
 impl Standing {
     /// A seat whose leader is known from before this process started.
     pub fn remembered(last: Leader) -> Self {
-        Self { last: Some(last), empty_since: None, earlier: None }
+        Self { last: Some(last), ..Self::default() }
     }
 
     /// Who leads now.
@@ -64,7 +66,7 @@ impl Standing {
         let newest = self.last.iter().map(|last| last.id);
         let older = self.earlier.iter().flat_map(|ids| ids.iter().copied());
         let earlier: Arc<[SessionId]> = newest.chain(older).take(REMEMBERED_IDS).collect();
-        Standing { last: Some(leader), empty_since: None, earlier: (!earlier.is_empty()).then_some(earlier) }
+        Standing { last: Some(leader), earlier: (!earlier.is_empty()).then_some(earlier), ..Standing::default() }
     }
 }
 
@@ -109,6 +111,11 @@ pub enum Change {
         /// Who led last, where known.
         leader: Option<Leader>,
     },
+    /// Flink has reached the leader again that it held for dead.
+    Reachable {
+        /// Who leads.
+        leader: Leader,
+    },
     /// A contender in this JobManager was elected. Nothing changes yet.
     Granted {
         /// The new session id.
@@ -125,11 +132,18 @@ pub fn next(standing: &Standing, announcement: &Announcement, at: Moment) -> Opt
         Announcement::Leader(None) => lost(standing, at),
         Announcement::Unreachable(verdict) => {
             let leader = standing.last_leader().cloned();
-            Some((standing.clone(), Change::Unreachable { verdict: *verdict, leader }))
+            let next = Standing { doubted: true, ..standing.clone() };
+            Some((next, Change::Unreachable { verdict: *verdict, leader }))
         }
+        Announcement::Reachable => reached(standing),
         Announcement::Granted(id) => Some((standing.clone(), Change::Granted { id: *id })),
         Announcement::Revoked => Some((standing.clone(), Change::Revoked)),
     }
+}
+
+fn reached(standing: &Standing) -> Option<(Standing, Change)> {
+    let leader = standing.leader().filter(|_| standing.doubted)?.clone();
+    Some((Standing { doubted: false, ..standing.clone() }, Change::Reachable { leader }))
 }
 
 fn lost(standing: &Standing, at: Moment) -> Option<(Standing, Change)> {
@@ -151,7 +165,7 @@ fn announced(standing: &Standing, leader: Leader, at: Moment) -> Option<(Standin
         return Some((standing.succeeded_by(leader.clone()), Change::Moved { old, new: leader, leaderless }));
     }
     standing.empty_since?;
-    let next = Standing { last: Some(leader.clone()), empty_since: None, ..standing.clone() };
+    let next = Standing { last: Some(leader.clone()), empty_since: None, doubted: false, ..standing.clone() };
     Some((next, Change::Returned { leader, leaderless }))
 }
 
@@ -224,9 +238,13 @@ mod tests {
         let clock = ManualClock::default();
         let (standing, _) = next(&Standing::default(), &Announcement::Leader(Some(leader(1))), clock.now()).unwrap();
         let announcement = Announcement::Unreachable(Verdict::HeartbeatTimeout);
-        let (after, change) = next(&standing, &announcement, clock.now()).unwrap();
-        assert_eq!(after, standing);
+        let (doubted, change) = next(&standing, &announcement, clock.now()).unwrap();
+        assert_eq!(doubted.leader(), Some(&leader(1)));
         assert_eq!(change, Change::Unreachable { verdict: Verdict::HeartbeatTimeout, leader: Some(leader(1)) });
+        let (after, change) = next(&doubted, &Announcement::Reachable, clock.now()).unwrap();
+        assert_eq!(after, standing);
+        assert_eq!(change, Change::Reachable { leader: leader(1) });
+        assert!(next(&after, &Announcement::Reachable, clock.now()).is_none(), "it was never in doubt");
     }
 
     proptest! {

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::disk::{Answer, DiskQueue, Task, raised};
 use super::hook_states::{HookState, HookStates};
-use crate::alert::{Alert, Audience, Class, Effect, Elections};
+use crate::alert::{Alert, Alerts, Audience, Class, Effect};
 use crate::clock::{Clock, Moment};
 use crate::delivery::{Command, Progress, Report, Submission};
 use crate::event::{Event, SeatFields};
@@ -46,8 +46,8 @@ pub struct Dispatcher {
     pub clock: Arc<dyn Clock>,
     /// The hooks' states.
     pub hooks: Arc<HookStates>,
-    /// The elections.
-    pub elections: Elections,
+    /// What people are told.
+    pub alerts: Alerts,
     /// The targets.
     pub targets: Vec<Wanting>,
     /// The way to the disk thread.
@@ -88,14 +88,14 @@ impl Dispatcher {
             }
             self.handle_waiting();
             self.say_hooks();
-            let effects = self.elections.due(self.clock.now());
+            let effects = self.alerts.due(self.clock.now());
             self.carry_out(effects);
         }
     }
 
     fn longest_wait(&self) -> Duration {
         let now = self.clock.now().monotonic;
-        let next = self.elections.next_due().map_or(LONGEST_WAIT, |due| due.saturating_sub(now));
+        let next = self.alerts.next_due().map_or(LONGEST_WAIT, |due| due.saturating_sub(now));
         next.min(LONGEST_WAIT)
     }
 
@@ -118,15 +118,15 @@ impl Dispatcher {
         }
         self.record(change.at, event(&change));
         self.say_no_high_availability(&change);
-        self.elections.take(&change);
+        self.alerts.take(&change);
     }
 
     fn answer(&mut self, answer: Answer) {
         let now = self.clock.now();
         match answer {
-            Answer::Saved(key) => self.elections.written(&key, now),
+            Answer::Saved(key) => self.alerts.written(&key, now),
             Answer::Recovered(parts) => {
-                let effects = self.elections.recover(parts, now);
+                let effects = self.alerts.recover(parts, now);
                 self.carry_out(effects);
             }
         }
@@ -229,7 +229,7 @@ impl Dispatcher {
     fn stop(mut self, done: Option<Sender<()>>) {
         let stop_begins = self.clock.now();
         self.handle_waiting();
-        let effects = self.elections.raise_all();
+        let effects = self.alerts.at_end(self.clock.now());
         self.carry_out(effects);
         let told = self.sender.try_send(Command::Stop { within: SEND_AT_STOP }).is_ok();
         if told {
@@ -287,6 +287,7 @@ fn event(change: &SeatChange) -> Event {
             leader_id: leader.as_ref().map(|leader| leader.id),
             address: leader.as_ref().and_then(address),
         },
+        Change::Reachable { leader } => Event::LeaderReachable { seat, leader_id: leader.id, address: address(leader) },
         Change::Granted { id } => Event::LeaderGranted { seat, leader_id: *id },
         Change::Revoked => Event::LeaderRevoked { seat },
     }

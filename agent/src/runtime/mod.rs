@@ -28,7 +28,7 @@ pub use self::hook_states::{HookState, HookStates};
 
 use self::disk::{Answer, Disk, DiskQueue, DiskSettings, DiskTasks, Task, Writing};
 use self::dispatcher::{Dispatcher, LONGEST_STOP, ReportToDisk, Said, Wanting};
-use crate::alert::{ElectionSettings, Elections};
+use crate::alert::{AlertSettings, Alerts, Texts};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{self, Settings, SystemEnvironment};
 use crate::delivery::sender::CHANNEL_COMMANDS;
@@ -79,6 +79,12 @@ impl Agent {
     pub fn unreachable(&self, verdict: Verdict) {
         let seat = SeatKey::cluster(crate::leadership::Component::ResourceManager);
         self.announce(seat, Announcement::Unreachable(verdict));
+    }
+
+    /// This TaskManager has registered with the ResourceManager.
+    pub fn reachable(&self) {
+        let seat = SeatKey::cluster(crate::leadership::Component::ResourceManager);
+        self.announce(seat, Announcement::Reachable);
     }
 
     /// A contender in this JobManager was elected.
@@ -138,7 +144,7 @@ impl Setup {
         self.start_disk(&settings, tasks, answers_in, sender.clone());
         let sender_ended = self.start_sender(&settings, routes, ReportToDisk(disk.clone()), commands);
         let dispatcher = Dispatcher {
-            elections: Elections::new(election_settings(&settings)),
+            alerts: Alerts::new(alert_settings(&settings)),
             board: self.board,
             changes: self.changes,
             clock: self.clock,
@@ -260,15 +266,18 @@ fn wanting(route: &Route, settings: &Settings) -> Wanting {
     }
 }
 
-fn election_settings(settings: &Settings) -> ElectionSettings {
-    ElectionSettings {
+fn alert_settings(settings: &Settings) -> AlertSettings {
+    AlertSettings {
         cluster: settings.cluster.clone(),
         namespace: settings.namespace.clone(),
         labels: settings.labels.clone(),
         group_wait: settings.alert.group_wait,
         group_interval: settings.alert.group_interval,
+        no_leader_after: settings.alert.no_leader_after,
+        resolve_after: settings.alert.resolve_after,
         one_id_for_all: settings.observer.flink_version.as_deref().is_some_and(has_one_id_for_all),
         observer: settings.observer.clone(),
+        texts: Arc::new(Texts::default()),
     }
 }
 

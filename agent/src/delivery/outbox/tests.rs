@@ -31,6 +31,7 @@ pub(crate) fn notice(message_id: &str, text: &str) -> Notice {
             new_leader: None,
             members: Vec::new(),
             members_left_out: 0,
+            elections: None,
             observer: Observer { host: "host".into(), pid: 1, pod: None, role: Role::TaskManager, flink_version: None },
             labels: BTreeMap::new(),
         },

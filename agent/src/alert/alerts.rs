@@ -1,0 +1,362 @@
+//! All classes of alerts together: what the dispatcher talks to.
+//!
+//! Elections make `failover` alerts. Where they come too often, `flapping` takes their place; where one ends a `no_leader`
+//! alert it goes on under that one's id. What was told stays open until it is resolved.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::effect::{AlertSettings, Audience, Effect};
+use super::election::Elections;
+use super::flapping::{Flapping, Verdict};
+use super::model::{Alert, Class};
+use super::no_leader::NoLeader;
+use super::open::OpenAlerts;
+use crate::clock::Moment;
+use crate::event::Event;
+use crate::leadership::SeatChange;
+use crate::target::{Action, Notice};
+
+/// From changes of leadership to what people are told.
+#[derive(Debug)]
+pub struct Alerts {
+    elections: Elections,
+    no_leader: NoLeader,
+    flapping: Flapping,
+    open: OpenAlerts,
+    /// A `no_leader` alert that a leader has ended; the election that it won goes on under its id.
+    ended: Option<Alert>,
+    effects: Vec<Effect>,
+}
+
+impl Alerts {
+    /// Nothing has happened yet.
+    pub fn new(settings: AlertSettings) -> Self {
+        let settings = Arc::new(settings);
+        Self {
+            elections: Elections::new(Arc::clone(&settings)),
+            no_leader: NoLeader::new(Arc::clone(&settings)),
+            flapping: Flapping::new(Arc::clone(&settings)),
+            open: OpenAlerts::new(settings),
+            ended: None,
+            effects: Vec::new(),
+        }
+    }
+
+    /// Takes a change of a seat in.
+    pub fn take(&mut self, change: &SeatChange) {
+        self.elections.take(change);
+        if let Some(told) = self.no_leader.take(change) {
+            self.open.resolve(&told.id, change.at, &mut self.effects);
+            self.ended = matches!(change.change, crate::leadership::Change::Moved { .. }).then_some(told);
+        }
+    }
+
+    /// What was saved under `key` is on disk.
+    pub fn written(&mut self, key: &str, now: Moment) {
+        self.elections.written(key, now);
+    }
+
+    /// What is to be done by now.
+    pub fn due(&mut self, now: Moment) -> Vec<Effect> {
+        for effect in self.elections.due(now) {
+            self.judge(effect, now);
+        }
+        self.tell_no_leader(now, false);
+        if let Some(told) = self.flapping.ended(now) {
+            self.open.resolve(&told.id, now, &mut self.effects);
+        }
+        self.open.due(now, &mut self.effects);
+        std::mem::take(&mut self.effects)
+    }
+
+    /// What is to be done because the process ends: there is no later.
+    pub fn at_end(&mut self, now: Moment) -> Vec<Effect> {
+        for effect in self.elections.raise_all() {
+            self.judge(effect, now);
+        }
+        self.tell_no_leader(now, true);
+        std::mem::take(&mut self.effects)
+    }
+
+    /// When [`Alerts::due`] has something to do again, by the monotonic clock.
+    pub fn next_due(&self) -> Option<Duration> {
+        let times =
+            [self.elections.next_due(), self.no_leader.next_due(), self.flapping.next_due(), self.open.next_due()];
+        times.into_iter().flatten().min()
+    }
+
+    /// Goes on with what a dead process had saved: elections that it had not told, alerts that it had not resolved.
+    pub fn recover(&mut self, saved: Vec<(String, Value)>, now: Moment) -> Vec<Effect> {
+        let mut parts = Vec::new();
+        for (key, body) in saved {
+            match self.open.adopt(&key, &body, now) {
+                Some(alert) if alert.class == Class::NoLeader => self.no_leader.adopt(alert),
+                Some(_) => {}
+                None => parts.push((key, body)),
+            }
+        }
+        for effect in self.elections.recover(parts, now) {
+            self.judge(effect, now);
+        }
+        std::mem::take(&mut self.effects)
+    }
+
+    fn tell_no_leader(&mut self, now: Moment, ends: bool) {
+        if let Some(alert) = self.no_leader.due(now, ends) {
+            self.raise(alert, Vec::new(), now);
+        }
+    }
+
+    /// Decides how an election is told.
+    fn judge(&mut self, effect: Effect, now: Moment) {
+        let Effect::Raise { mut alert, saved } = effect else {
+            self.effects.push(effect);
+            return;
+        };
+        if let Some(ended) = self.ended.take() {
+            self.elections.continue_under(&alert.id, &ended.id);
+            alert.id = ended.id;
+            self.effects.push(Effect::Record(Event::AlertUpdated {
+                alert_id: alert.id.clone(),
+                members: alert.members.clone(),
+            }));
+            let message_id = format!("{}-failover", alert.id);
+            self.update(*alert, message_id, Audience::All);
+            self.effects.push(Effect::Forget { saved });
+            return;
+        }
+        match self.flapping.take(&alert, now) {
+            Verdict::Single => self.raise(*alert, saved, now),
+            Verdict::Begins(summary) => {
+                self.suppress(&alert, &summary);
+                self.raise(*summary, saved, now);
+            }
+            Verdict::GoesOn(summary) => {
+                self.suppress(&alert, &summary);
+                let message_id = format!("{}-{}", summary.id, summary.elections.unwrap_or_default());
+                self.update(*summary, message_id, Audience::InPlace);
+                self.effects.push(Effect::Forget { saved });
+            }
+        }
+    }
+
+    fn raise(&mut self, alert: Alert, saved: Vec<String>, now: Moment) {
+        let mut opened = Vec::new();
+        self.open.opened(&alert, now, &mut opened);
+        self.effects.push(Effect::Raise { alert: Box::new(alert), saved });
+        self.effects.extend(opened);
+    }
+
+    fn update(&mut self, alert: Alert, message_id: String, audience: Audience) {
+        let notice = Notice { message_id, action: Action::Update, alert };
+        self.effects.push(Effect::Notify { notice: Box::new(notice), audience });
+    }
+
+    fn suppress(&mut self, alert: &Alert, by: &Alert) {
+        let by = format!("flapping {}", by.id);
+        self.effects.push(Effect::Record(Event::AlertSuppressed { alert_id: alert.id.clone(), by }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::{Clock, ManualClock};
+    use crate::leadership::{Change, Component, Leader, SeatKey, SessionId, Verdict as Flink};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    struct Play {
+        clock: ManualClock,
+        alerts: Alerts,
+        told: Vec<String>,
+        saved: std::collections::BTreeMap<String, Value>,
+    }
+
+    fn leader(id: u128) -> Leader {
+        Leader { id: SessionId(id), address: Some(format!("akka.tcp://flink@jm{id}:6123/user/rpc/x").into()) }
+    }
+
+    fn moved(old: u128, new: u128) -> Change {
+        Change::Moved { old: leader(old), new: leader(new), leaderless: None }
+    }
+
+    impl Play {
+        fn new() -> Play {
+            let alerts = Alerts::new(AlertSettings::for_tests());
+            Play { clock: ManualClock::default(), alerts, told: Vec::new(), saved: Default::default() }
+        }
+
+        fn take(&mut self, change: Change) {
+            let seat = SeatKey::cluster(Component::ResourceManager);
+            self.alerts.take(&SeatChange { seat, change, at: self.clock.now(), left_out: 0 });
+            self.pass(Duration::ZERO);
+        }
+
+        fn note(&mut self, effects: Vec<Effect>) {
+            for effect in effects {
+                match effect {
+                    Effect::Save { key, body } => {
+                        self.alerts.written(&key, self.clock.now());
+                        self.saved.insert(key, body);
+                    }
+                    Effect::Forget { saved } => self.saved.retain(|key, _| !saved.contains(key)),
+                    Effect::Raise { alert, saved } => {
+                        self.saved.retain(|key, _| !saved.contains(key));
+                        self.told.push(format!("raise {:?} {}", alert.class, &alert.id[..4]));
+                    }
+                    Effect::Notify { notice, audience } => {
+                        let Notice { action, alert, .. } = *notice;
+                        self.told.push(format!("{action:?} {:?} {} {audience:?}", alert.class, &alert.id[..4]));
+                    }
+                    Effect::Record(_) => {}
+                }
+            }
+        }
+
+        fn pass(&mut self, duration: Duration) {
+            let end = self.clock.now().monotonic + duration;
+            loop {
+                let effects = self.alerts.due(self.clock.now());
+                self.note(effects);
+                let now = self.clock.now().monotonic;
+                let next = self.alerts.next_due().unwrap_or(end).clamp(now, end);
+                if now >= end {
+                    return;
+                }
+                self.clock.advance((next - now).max(Duration::from_millis(1)));
+            }
+        }
+
+        fn told(&mut self) -> Vec<String> {
+            std::mem::take(&mut self.told)
+        }
+    }
+
+    fn id(salt: &str, leader: u128) -> String {
+        super::super::id::alert_id(salt, None, "orders", SessionId(leader))[..4].to_owned()
+    }
+
+    #[test]
+    fn a_seat_that_stays_empty_is_told_and_resolved_when_a_leader_comes() {
+        let mut play = Play::new();
+        play.take(Change::Elected { leader: leader(1) });
+        play.take(Change::Lost { leader: leader(1) });
+        play.pass(29 * SECOND);
+        assert_eq!(play.told(), Vec::<String>::new());
+        play.pass(SECOND);
+        let id = id("no_leader", 1);
+        assert_eq!(play.told(), [format!("raise NoLeader {id}")]);
+        play.pass(600 * SECOND);
+        assert_eq!(play.told(), Vec::<String>::new());
+        play.take(Change::Returned { leader: leader(1), leaderless: None });
+        assert_eq!(play.told(), [format!("Resolve Resolved {id} All")]);
+        assert!(play.saved.is_empty());
+    }
+
+    #[test]
+    fn a_failover_that_ends_no_leader_goes_on_under_its_id() {
+        let mut play = Play::new();
+        play.take(Change::Lost { leader: leader(1) });
+        play.pass(31 * SECOND);
+        play.told();
+        play.take(moved(1, 2));
+        play.pass(3 * SECOND);
+        let id = id("no_leader", 1);
+        assert_eq!(play.told(), [format!("Resolve Resolved {id} All"), format!("Update Failover {id} All")]);
+        play.pass(2000 * SECOND);
+        assert_eq!(play.told(), Vec::<String>::new());
+        assert!(play.saved.is_empty());
+    }
+
+    /// Kubernetes: no null is ever announced.
+    #[test]
+    fn flinks_verdict_is_told_unless_flink_takes_it_back() {
+        let unreachable = || Change::Unreachable { verdict: Flink::HeartbeatTimeout, leader: Some(leader(1)) };
+        let mut play = Play::new();
+        play.take(unreachable());
+        play.pass(20 * SECOND);
+        play.take(Change::Reachable { leader: leader(1) });
+        play.pass(60 * SECOND);
+        assert_eq!(play.told(), Vec::<String>::new());
+        play.take(unreachable());
+        play.pass(30 * SECOND);
+        assert_eq!(play.told(), [format!("raise NoLeader {}", id("no_leader", 1))]);
+    }
+
+    #[test]
+    fn a_process_that_ends_with_an_empty_seat_tells_at_once() {
+        let mut play = Play::new();
+        play.take(Change::Lost { leader: leader(1) });
+        let effects = play.alerts.at_end(play.clock.now());
+        play.note(effects);
+        assert_eq!(play.told(), [format!("raise NoLeader {}", id("no_leader", 1))]);
+    }
+
+    #[test]
+    fn a_failover_is_resolved_after_its_time() {
+        let mut play = Play::new();
+        play.take(moved(1, 2));
+        play.pass(3 * SECOND);
+        let id = id("failover", 2);
+        assert_eq!(play.told(), [format!("raise Failover {id}")]);
+        assert_eq!(play.saved.len(), 1);
+        play.pass(900 * SECOND);
+        assert_eq!(play.told(), [format!("Resolve Resolved {id} All")]);
+        assert!(play.saved.is_empty());
+    }
+
+    #[test]
+    fn what_a_dead_process_told_the_next_one_resolves() {
+        let mut play = Play::new();
+        play.take(moved(1, 2));
+        play.pass(100 * SECOND);
+        let saved: Vec<(String, Value)> = std::mem::take(&mut play.saved).into_iter().collect();
+        let mut next = Play::new();
+        next.clock.advance(100 * SECOND);
+        let effects = next.alerts.recover(saved, next.clock.now());
+        next.note(effects);
+        assert_eq!(next.told(), Vec::<String>::new());
+        next.pass(803 * SECOND);
+        assert_eq!(next.told(), [format!("Resolve Resolved {} All", id("failover", 2))]);
+    }
+
+    #[test]
+    fn elections_that_come_too_often_are_one_summary_until_it_is_quiet() {
+        let mut play = Play::new();
+        for election in 1..=6 {
+            play.take(moved(election, election + 1));
+            play.pass(60 * SECOND);
+        }
+        let flapping = id("flapping", 2);
+        let told = play.told();
+        assert_eq!(
+            told[..3],
+            [
+                format!("raise Failover {}", id("failover", 2)),
+                format!("raise Failover {}", id("failover", 3)),
+                format!("raise Flapping {flapping}"),
+            ]
+        );
+        assert_eq!(told[3..], vec![format!("Update Flapping {flapping} InPlace"); 3]);
+        play.pass(1200 * SECOND);
+        assert!(play.told().contains(&format!("Resolve Resolved {flapping} All")));
+        play.take(moved(7, 8));
+        play.pass(3 * SECOND);
+        assert_eq!(play.told(), [format!("raise Failover {}", id("failover", 8))]);
+    }
+
+    /// The window slides: failures that stop short of the threshold and come again later do not add up.
+    #[test]
+    fn elections_far_apart_are_told_one_by_one() {
+        let mut play = Play::new();
+        for election in 1..=6 {
+            play.take(moved(election, election + 1));
+            play.pass(310 * SECOND);
+        }
+        assert_eq!(play.told().iter().filter(|told| told.starts_with("raise Failover")).count(), 6);
+    }
+}

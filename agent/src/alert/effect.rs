@@ -1,0 +1,129 @@
+//! What the alert code is told, and what it has done: settings in, effects out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::model::{Alert, Class, Severity};
+use super::text::Texts;
+use crate::event::Event;
+use crate::process::Observer;
+use crate::target::Notice;
+
+/// What alerts need to know of cluster, user and process.
+#[derive(Debug, Clone)]
+pub struct AlertSettings {
+    /// Name of the Flink cluster.
+    pub cluster: String,
+    /// Kubernetes namespace, where there is one.
+    pub namespace: Option<String>,
+    /// The user's own labels.
+    pub labels: BTreeMap<String, String>,
+    /// How long an election gathers its members.
+    pub group_wait: Duration,
+    /// How long after an alert the members that came late are told.
+    pub group_interval: Duration,
+    /// How long the ResourceManager's seat stays empty before people are told.
+    pub no_leader_after: Duration,
+    /// How long after a failover it counts as resolved.
+    pub resolve_after: Duration,
+    /// Whether one election gives all components of a JobManager one session id: from Flink 1.15 on.
+    pub one_id_for_all: bool,
+    /// This process.
+    pub observer: Observer,
+    /// Writes what people read.
+    pub texts: Arc<Texts>,
+}
+
+impl AlertSettings {
+    /// An alert with what all alerts of this process have in common; its texts are still to be written.
+    pub(super) fn alert(&self, class: Class, id: String, occurred_at: Timestamp) -> Alert {
+        Alert {
+            schema: 1,
+            id,
+            class,
+            severity: Severity::Critical,
+            cluster: self.cluster.clone(),
+            namespace: self.namespace.clone(),
+            occurred_at,
+            title: String::new(),
+            text: String::new(),
+            leaderless_ms: None,
+            same_address: None,
+            cause: None,
+            old_leader: None,
+            new_leader: None,
+            members: Vec::new(),
+            members_left_out: 0,
+            elections: None,
+            observer: self.observer.clone(),
+            labels: self.labels.clone(),
+        }
+    }
+}
+
+/// Which targets a notice goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Audience {
+    /// All that want its class.
+    All,
+    /// Those that update an open alert in place.
+    InPlace,
+    /// Those that do not.
+    NotInPlace,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Write something down that must outlive the process, and answer with [`super::Alerts::written`].
+    Save {
+        /// Its name.
+        key: String,
+        /// Its content, which [`super::Alerts::recover`] understands.
+        body: Value,
+    },
+    /// A new alert: record it, and forget what was saved once it is in the outbox.
+    Raise {
+        /// The alert.
+        alert: Box<Alert>,
+        /// Names of what was saved and is not needed any more.
+        saved: Vec<String>,
+    },
+    /// A message under an alert that was raised before.
+    Notify {
+        /// The message.
+        notice: Box<Notice>,
+        /// Which targets it is for.
+        audience: Audience,
+    },
+    /// A line for the alert log.
+    Record(Event),
+    /// Forget what was saved.
+    Forget {
+        /// Names of what is not needed any more.
+        saved: Vec<String>,
+    },
+}
+
+#[cfg(test)]
+impl AlertSettings {
+    pub(super) fn for_tests() -> AlertSettings {
+        use crate::process::Role;
+        AlertSettings {
+            cluster: "orders".into(),
+            namespace: None,
+            labels: BTreeMap::new(),
+            group_wait: Duration::from_secs(2),
+            group_interval: Duration::from_secs(300),
+            no_leader_after: Duration::from_secs(30),
+            resolve_after: Duration::from_secs(900),
+            one_id_for_all: true,
+            observer: Observer { host: "tm1".into(), pid: 1, pod: None, role: Role::TaskManager, flink_version: None },
+            texts: Arc::new(Texts::default()),
+        }
+    }
+}
