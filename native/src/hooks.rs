@@ -23,7 +23,8 @@ pub struct Hook {
     pub meaning: Meaning,
     /// The process in which Flink uses the class so.
     pub role: Role,
-    /// Whether every version of Flink that has the class has the method.
+    /// Whether every version of Flink that has the class has the method. Names of contenders are re-used: `JobManagerRunner`
+    /// is an interface from Flink 1.10 on, `Dispatcher` no contender any more, `ResourceManager` none from 1.14 on.
     pub in_every_version: bool,
 }
 
@@ -129,26 +130,14 @@ pub static HOOKS: &[Hook] = &[
     revoked("org/apache/flink/runtime/jobmaster/JobManagerRunnerImpl", Seat::Job(JOB_GRAPH)),
     granted("org/apache/flink/runtime/jobmaster/JobMasterServiceLeadershipRunner", Seat::Job(PROCESS_FACTORY)),
     revoked("org/apache/flink/runtime/jobmaster/JobMasterServiceLeadershipRunner", Seat::Job(PROCESS_FACTORY)),
-    // Dispatcher: Flink 1.9, then 1.10 and later, where the class `Dispatcher` is no contender any more.
-    Hook {
-        in_every_version: false,
-        ..granted("org/apache/flink/runtime/dispatcher/Dispatcher", Seat::Cluster(Component::Dispatcher))
-    },
-    Hook {
-        in_every_version: false,
-        ..revoked("org/apache/flink/runtime/dispatcher/Dispatcher", Seat::Cluster(Component::Dispatcher))
-    },
+    // Dispatcher: Flink 1.9, then 1.10 and later.
+    granted("org/apache/flink/runtime/dispatcher/Dispatcher", Seat::Cluster(Component::Dispatcher)),
+    revoked("org/apache/flink/runtime/dispatcher/Dispatcher", Seat::Cluster(Component::Dispatcher)),
     granted("org/apache/flink/runtime/dispatcher/runner/DefaultDispatcherRunner", Seat::Cluster(Component::Dispatcher)),
     revoked("org/apache/flink/runtime/dispatcher/runner/DefaultDispatcherRunner", Seat::Cluster(Component::Dispatcher)),
-    // ResourceManager: Flink 1.9 to 1.13, then 1.14 and later, where the class `ResourceManager` is no contender any more.
-    Hook {
-        in_every_version: false,
-        ..granted("org/apache/flink/runtime/resourcemanager/ResourceManager", RESOURCE_MANAGER)
-    },
-    Hook {
-        in_every_version: false,
-        ..revoked("org/apache/flink/runtime/resourcemanager/ResourceManager", RESOURCE_MANAGER)
-    },
+    // ResourceManager: Flink 1.9 to 1.13, then 1.14 and later.
+    granted("org/apache/flink/runtime/resourcemanager/ResourceManager", RESOURCE_MANAGER),
+    revoked("org/apache/flink/runtime/resourcemanager/ResourceManager", RESOURCE_MANAGER),
     granted("org/apache/flink/runtime/resourcemanager/ResourceManagerServiceImpl", RESOURCE_MANAGER),
     revoked("org/apache/flink/runtime/resourcemanager/ResourceManagerServiceImpl", RESOURCE_MANAGER),
     granted("org/apache/flink/runtime/webmonitor/WebMonitorEndpoint", Seat::Cluster(Component::RestServer)),
@@ -184,7 +173,7 @@ const fn granted(class: &'static str, seat: Seat) -> Hook {
         descriptor: "(Ljava/util/UUID;)V",
         meaning: Meaning::Granted(seat),
         role: Role::JobManager,
-        in_every_version: true,
+        in_every_version: false,
     }
 }
 

@@ -90,6 +90,8 @@ fn the_listeners_and_contenders_of_a_job_manager_are_hooked() {
             ("dispatcher.runner.DefaultDispatcherRunner#revokeLeadership", "leader.revoked dispatcher - - -"),
             ("resourcemanager.ResourceManagerServiceImpl#grantLeadership", "leader.granted resourcemanager - ID -"),
             ("resourcemanager.ResourceManagerServiceImpl#revokeLeadership", "leader.revoked resourcemanager - - -"),
+            ("webmonitor.WebMonitorEndpoint#grantLeadership", "leader.granted rest_server - ID -"),
+            ("webmonitor.WebMonitorEndpoint#revokeLeadership", "leader.revoked rest_server - - -"),
         ],
     );
 }
