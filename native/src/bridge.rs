@@ -4,9 +4,8 @@
 //! The class is visible from every class loader. Its name is the same in every version of the agent, so that defining
 //! it is the lock between two copies: the JVM lets one define it, and the other learns that it came second.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -15,13 +14,14 @@ use jni::strings::JNIString;
 use jni::sys::{JNIEnv, jclass, jfieldID, jint, jobject, jsize, jstring};
 use jni::{Env, EnvUnowned, NativeMethod, Outcome};
 use leaderwatch_agent::leadership::{JobId, SeatKey, SessionId};
+use leaderwatch_agent::runtime::Agent;
 
 use crate::classfile::Callee;
-use crate::hooks::{HOOKS, Hook, Meaning};
+use crate::hooks::{FieldName, HOOKS, Hook, LONGEST_WAY, Meaning, Seat};
 use crate::startup;
 
-/// `leaderwatch.Bridge.on(int hook, Object self, Object first, Object second)`. The references are passed as objects,
-/// so that one method serves every hook.
+/// `leaderwatch.Bridge.on(int hook, Object self, Object id, Object address)`. The references are passed as objects, so
+/// that one method serves every hook.
 pub const CALLEE: Callee = Callee {
     class: "leaderwatch/Bridge",
     method: "on",
@@ -121,7 +121,7 @@ fn define<'local>(env: &mut Env<'local>) -> Result<JClass<'local>, BridgeError> 
 /// ```java
 /// package leaderwatch;
 /// public final class Bridge {
-///     public static native void on(int hook, Object self, Object first, Object second);
+///     public static native void on(int hook, Object self, Object id, Object address);
 /// }
 /// ```
 fn class_bytes() -> Vec<u8> {
@@ -149,17 +149,17 @@ fn class_bytes() -> Vec<u8> {
 }
 
 /// The native method. Runs in Flink's thread: it never throws, never blocks, never panics out.
-extern "system" fn on(jni: *mut JNIEnv, _class: jclass, number: jint, this: jobject, first: jobject, second: jobject) {
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
-        let hook = usize::try_from(number).ok().and_then(|number| HOOKS.get(number));
-        if let Some(hook) = hook {
-            // SAFETY: the JVM passes its environment and references that are valid for this call; the types of the
-            // references are those of the hooked method, which was matched by its descriptor.
-            unsafe { Call { jni, hook, number: number as usize, this, first, second }.handle() };
+extern "system" fn on(jni: *mut JNIEnv, _class: jclass, number: jint, this: jobject, id: jobject, address: jobject) {
+    crate::guarded(|| {
+        let Ok(number) = usize::try_from(number) else { return };
+        let (Some(hook), Some(agent)) = (HOOKS.get(number), startup::agent()) else { return };
+        // SAFETY: the JVM passes its environment and references that are valid for this call; their types are those of
+        // the hooked method, which was matched by its descriptor.
+        let outcome = unsafe { Call { jni, hook, number, this, id, address }.tell(agent) };
+        if outcome.is_none() {
+            startup::hook_states().refused(hook.class, format!("{}: its arguments cannot be read", hook.method));
         }
-    }));
-    // A panic's payload is leaked: dropping it might panic again.
-    std::mem::forget(outcome);
+    });
 }
 
 /// One spliced call.
@@ -168,124 +168,161 @@ struct Call {
     hook: &'static Hook,
     number: usize,
     this: jobject,
-    first: jobject,
-    second: jobject,
+    id: jobject,
+    address: jobject,
 }
 
 impl Call {
+    /// Tells the agent; none where the objects are not what this version of the agent knows.
+    ///
     /// # Safety
     /// The environment must be this thread's, and the references valid and of the hook's types.
-    unsafe fn handle(&self) {
-        let Some(agent) = startup::agent() else {
-            return;
-        };
-        let seat = match self.hook.meaning {
-            Meaning::Unreachable(verdict) => return agent.unreachable(verdict),
-            Meaning::Reachable => return agent.reachable(),
-            Meaning::Leader(component) => Some(SeatKey::cluster(component)),
-            // SAFETY: by this function's contract.
-            Meaning::JobLeader => unsafe { self.job_id() }.map(SeatKey::job),
-        };
-        let Some(seat) = seat else {
-            return startup::hook_states().refused(self.hook.class, "its job id cannot be read".to_owned());
-        };
-        if self.second.is_null() {
-            return agent.observe(seat, None);
-        }
-        // SAFETY: by this function's contract; `second` is a UUID and not null.
-        let Some(id) = (unsafe { self.session_id() }) else {
-            return startup::hook_states().refused(self.hook.class, "its UUIDs cannot be read".to_owned());
-        };
-        // SAFETY: by this function's contract; `first` is a String or null.
-        let address = unsafe { Address::read(self.jni, self.first) };
-        agent.observe(seat, Some((id, address.as_ref().map(Address::as_str))));
-    }
-
-    /// # Safety
-    /// As [`Call::handle`].
-    unsafe fn job_id(&self) -> Option<JobId> {
-        static JOB_ID: [Field; HOOKS.len()] =
-            [const { Field::new(c"jobId", c"Lorg/apache/flink/api/common/JobID;") }; HOOKS.len()];
-        static LOWER: Field = Field::new(c"lowerPart", c"J");
-        static UPPER: Field = Field::new(c"upperPart", c"J");
-        let jni = self.jni;
-        // SAFETY: the references are valid by this function's contract, and the fields are looked up in the classes of
-        // the objects that they are read from.
+    unsafe fn tell(&self, agent: &Agent) -> Option<()> {
+        // SAFETY: by this function's contract, which is that of the functions called.
         unsafe {
-            let job_id = JOB_ID.get(self.number)?.object_of(jni, self.this)?;
-            let parts = (LOWER.long_of(jni, job_id), UPPER.long_of(jni, job_id));
-            ((**jni).v1_1.DeleteLocalRef)(jni, job_id);
-            Some(JobId::from_abstract_id(parts.0?, parts.1?))
+            match self.hook.meaning {
+                Meaning::Unreachable(verdict) => agent.unreachable(verdict),
+                Meaning::Reachable => agent.reachable(),
+                Meaning::Leader(seat) if self.id.is_null() => agent.observe(self.seat(seat)?, None),
+                Meaning::Leader(seat) => {
+                    let (seat, id) = (self.seat(seat)?, self.session_id()?);
+                    let address = Address::read(self.jni, self.address);
+                    agent.observe(seat, Some((id, address.as_ref().map(Address::as_str))));
+                }
+                Meaning::Granted(seat) => agent.granted(self.seat(seat)?, self.session_id()?),
+                Meaning::Revoked(seat) => agent.revoked(self.seat(seat)?),
+            }
+        }
+        Some(())
+    }
+
+    /// # Safety
+    /// As [`Call::tell`].
+    unsafe fn seat(&self, seat: Seat) -> Option<SeatKey> {
+        match seat {
+            Seat::Cluster(component) => Some(SeatKey::cluster(component)),
+            // SAFETY: by this function's contract.
+            Seat::Job(way) => unsafe { self.job_id(way) }.map(SeatKey::job),
         }
     }
 
     /// # Safety
-    /// As [`Call::handle`], and `second` must be a UUID, not null.
+    /// As [`Call::tell`].
+    unsafe fn job_id(&self, way: &[FieldName]) -> Option<JobId> {
+        static WAYS: [[Field; LONGEST_WAY]; HOOKS.len()] =
+            [const { [const { Field::new() }; LONGEST_WAY] }; HOOKS.len()];
+        static LOWER: Field = Field::new();
+        static UPPER: Field = Field::new();
+        let jni = self.jni;
+        let mut object = self.this;
+        // SAFETY: `this` is valid by this function's contract, the others are what the fields held. Their local
+        // references, three at most, end with the native method.
+        unsafe {
+            for (field, name) in WAYS.get(self.number)?.iter().zip(way) {
+                object = field.object_of(jni, object, *name)?;
+            }
+            let lower = LOWER.long_of(jni, object, FieldName { name: c"lowerPart", descriptor: c"J" })?;
+            let upper = UPPER.long_of(jni, object, FieldName { name: c"upperPart", descriptor: c"J" })?;
+            Some(JobId::from_abstract_id(lower, upper))
+        }
+    }
+
+    /// None also where the id is null.
+    ///
+    /// # Safety
+    /// As [`Call::tell`].
     unsafe fn session_id(&self) -> Option<SessionId> {
-        static MOST: Field = Field::new(c"mostSigBits", c"J");
-        static LEAST: Field = Field::new(c"leastSigBits", c"J");
+        static MOST: Field = Field::new();
+        static LEAST: Field = Field::new();
         // SAFETY: by this function's contract.
         unsafe {
-            let most = MOST.long_of(self.jni, self.second)?;
-            Some(SessionId::from_uuid_halves(most, LEAST.long_of(self.jni, self.second)?))
+            let most = MOST.long_of(self.jni, self.id, FieldName { name: c"mostSigBits", descriptor: c"J" })?;
+            let least = LEAST.long_of(self.jni, self.id, FieldName { name: c"leastSigBits", descriptor: c"J" })?;
+            Some(SessionId::from_uuid_halves(most, least))
         }
     }
 }
 
-/// A field that is looked up at its first use. Its id stays valid because its class is never unloaded: only classes of
-/// the bootstrap and of the system class loader are read. Two threads may both look it up; they find the same id.
-struct Field {
-    name: &'static CStr,
-    descriptor: &'static CStr,
-    id: AtomicPtr<c_void>,
+/// A field that is looked up at its first use, in the class of the first object. Its id stays valid because the class is
+/// never unloaded: a global reference holds it.
+struct Field(AtomicPtr<FoundField>);
+
+struct FoundField {
+    class: jclass,
+    id: jfieldID,
 }
 
 impl Field {
-    const fn new(name: &'static CStr, descriptor: &'static CStr) -> Self {
-        Self { name, descriptor, id: AtomicPtr::new(ptr::null_mut()) }
+    const fn new() -> Self {
+        Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// The id; none, and no exception pending, where the object's class has no such field.
+    /// The value of a field that holds a long; none where the object is null or has no such field.
     ///
     /// # Safety
-    /// `object` must be a valid reference, not null, and for one `Field` always of the same class.
-    unsafe fn id(&self, jni: *mut JNIEnv, object: jobject) -> Option<jfieldID> {
-        let known = self.id.load(Ordering::Relaxed);
-        if !known.is_null() {
-            return Some(known.cast());
-        }
-        // SAFETY: `object` is valid by this function's contract; the texts end with a null; the exception that a
-        // failed look-up throws is cleared before anything else is called.
-        unsafe {
-            let class = ((**jni).v1_1.GetObjectClass)(jni, object);
-            let id = ((**jni).v1_1.GetFieldID)(jni, class, self.name.as_ptr(), self.descriptor.as_ptr());
-            if id.is_null() {
-                ((**jni).v1_1.ExceptionClear)(jni);
-            }
-            ((**jni).v1_1.DeleteLocalRef)(jni, class);
-            self.id.store(id.cast(), Ordering::Relaxed);
-            (!id.is_null()).then_some(id)
-        }
-    }
-
-    /// The value of a field that holds a long.
-    ///
-    /// # Safety
-    /// As [`Field::id`].
-    unsafe fn long_of(&self, jni: *mut JNIEnv, object: jobject) -> Option<u64> {
+    /// `object` must be null or a valid reference; `name` must be the same in every call and have the descriptor of a
+    /// long.
+    unsafe fn long_of(&self, jni: *mut JNIEnv, object: jobject, name: FieldName) -> Option<u64> {
         // SAFETY: the id is of the object's class, and the descriptor with which it was found says long.
-        let value = unsafe { ((**jni).v1_1.GetLongField)(jni, object, self.id(jni, object)?) };
+        let value = unsafe { ((**jni).v1_1.GetLongField)(jni, object, self.id(jni, object, name)?) };
         Some(value.cast_unsigned())
     }
 
-    /// The value of a field that holds an object, as a new local reference; none where it is null.
+    /// The value of a field that holds an object, as a new local reference; none where the object is null or has no such
+    /// field. The value may be null.
     ///
     /// # Safety
-    /// As [`Field::id`].
-    unsafe fn object_of(&self, jni: *mut JNIEnv, object: jobject) -> Option<jobject> {
+    /// `object` must be null or a valid reference; `name` must be the same in every call and have the descriptor of an
+    /// object.
+    unsafe fn object_of(&self, jni: *mut JNIEnv, object: jobject, name: FieldName) -> Option<jobject> {
         // SAFETY: the id is of the object's class, and the descriptor with which it was found says object.
-        let value = unsafe { ((**jni).v1_1.GetObjectField)(jni, object, self.id(jni, object)?) };
-        (!value.is_null()).then_some(value)
+        Some(unsafe { ((**jni).v1_1.GetObjectField)(jni, object, self.id(jni, object, name)?) })
+    }
+
+    /// The field's id, which is one for this object: its class is the one in which the field was found, or extends it.
+    ///
+    /// # Safety
+    /// `object` must be null or a valid reference, and `name` the same in every call.
+    unsafe fn id(&self, jni: *mut JNIEnv, object: jobject, name: FieldName) -> Option<jfieldID> {
+        if object.is_null() {
+            return None;
+        }
+        let mut found = self.0.load(Ordering::Acquire);
+        // SAFETY: `object` is valid by this function's contract; what is found is never freed once it is stored.
+        unsafe {
+            if found.is_null() {
+                found = self.store(find(jni, object, name)?);
+            }
+            ((**jni).v1_1.IsInstanceOf)(jni, object, (*found).class).then_some((*found).id)
+        }
+    }
+
+    /// Two threads may both find the field. The second's is then left over: some bytes, once.
+    fn store(&self, found: FoundField) -> *mut FoundField {
+        let found = Box::into_raw(Box::new(found));
+        match self.0.compare_exchange(ptr::null_mut(), found, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => found,
+            Err(first) => first,
+        }
+    }
+}
+
+/// Looks a field up; none, and no exception pending, where the object's class has no such field.
+///
+/// # Safety
+/// `object` must be a valid reference, not null.
+unsafe fn find(jni: *mut JNIEnv, object: jobject, name: FieldName) -> Option<FoundField> {
+    // SAFETY: `object` is valid by this function's contract; the texts end with a null; the exception that a failed
+    // look-up throws is cleared before anything else is called.
+    unsafe {
+        let class = ((**jni).v1_1.GetObjectClass)(jni, object);
+        let id = ((**jni).v1_1.GetFieldID)(jni, class, name.name.as_ptr(), name.descriptor.as_ptr());
+        if id.is_null() {
+            ((**jni).v1_1.ExceptionClear)(jni);
+            return None;
+        }
+        let class = ((**jni).v1_1.NewGlobalRef)(jni, class);
+        (!class.is_null()).then_some(FoundField { class, id })
     }
 }
 

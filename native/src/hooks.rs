@@ -3,6 +3,8 @@
 //! Names and shapes were read from the class files of Flink 1.9.3 to 2.3.0. A class is hooked when it is loaded, so a
 //! name that another version of Flink uses costs nothing.
 
+use std::ffi::CStr;
+
 use leaderwatch_agent::leadership::{Component, Verdict};
 use leaderwatch_agent::process::Role;
 
@@ -21,55 +23,90 @@ pub struct Hook {
     pub meaning: Meaning,
     /// The process in which Flink uses the class so.
     pub role: Role,
-    /// Whether every version of Flink that has the class has the method.
+    /// Whether every version of Flink that has the class has the method. Names of contenders are re-used: `JobManagerRunner`
+    /// is an interface from Flink 1.10 on, `Dispatcher` no contender any more, `ResourceManager` none from 1.14 on.
     pub in_every_version: bool,
 }
 
 /// What a call of a hooked method says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Meaning {
-    /// `notifyLeaderAddress(address, id)`: who leads the job that the listener's field `jobId` names.
-    JobLeader,
-    /// `notifyLeaderAddress(address, id)`: who leads a component of which the cluster has one.
-    Leader(Component),
+    /// `notifyLeaderAddress(address, id)`: who leads.
+    Leader(Seat),
+    /// `grantLeadership(id)`: this process was elected.
+    Granted(Seat),
+    /// `revokeLeadership()`: this process was elected, and is no more.
+    Revoked(Seat),
     /// Flink holds the ResourceManager for dead.
     Unreachable(Verdict),
-    /// The TaskManager has registered with the ResourceManager.
+    /// `onRegistrationSuccess`: the TaskManager has registered with the ResourceManager.
     Reachable,
 }
 
-const NOTIFY_LEADER_ADDRESS: &str = "notifyLeaderAddress";
-const ADDRESS_AND_ID: &str = "(Ljava/lang/String;Ljava/util/UUID;)V";
-const RESOURCE_ID: &str = "(Lorg/apache/flink/runtime/clusterframework/types/ResourceID;)V";
+/// Whose leader a call is about.
+#[derive(Debug, Clone, Copy)]
+pub enum Seat {
+    /// A component of which the cluster has one.
+    Cluster(Component),
+    /// The JobMaster of the job whose `JobID` is found by following these fields from `this`.
+    Job(&'static [FieldName]),
+}
 
-/// Every hook. There may be at most 128: the number is passed by `bipush`.
+/// A field of a Java class.
+#[derive(Debug, Clone, Copy)]
+pub struct FieldName {
+    /// Its name.
+    pub name: &'static CStr,
+    /// Its descriptor.
+    pub descriptor: &'static CStr,
+}
+
+/// The longest way to a job id, in fields.
+pub const LONGEST_WAY: usize = 2;
+
+const JOB_ID: &[FieldName] = &[job_id(c"jobId")];
+const JOB_GRAPH: &[FieldName] =
+    &[FieldName { name: c"jobGraph", descriptor: c"Lorg/apache/flink/runtime/jobgraph/JobGraph;" }, job_id(c"jobID")];
+const PROCESS_FACTORY: &[FieldName] = &[
+    FieldName {
+        name: c"jobMasterServiceProcessFactory",
+        descriptor: c"Lorg/apache/flink/runtime/jobmaster/factories/JobMasterServiceProcessFactory;",
+    },
+    job_id(c"jobId"), // of DefaultJobMasterServiceProcessFactory
+];
+
+const fn job_id(name: &'static CStr) -> FieldName {
+    FieldName { name, descriptor: c"Lorg/apache/flink/api/common/JobID;" }
+}
+
+const RESOURCE_MANAGER: Seat = Seat::Cluster(Component::ResourceManager);
+const RESOURCE_MANAGER_HEARTBEAT: &str =
+    "org/apache/flink/runtime/taskexecutor/TaskExecutor$ResourceManagerHeartbeatListener";
+
+/// Every hook. There may be at most 128: the number is passed by `bipush`. The hooks of a class stand together.
 pub static HOOKS: &[Hook] = &[
     // Flink 1.9 and 1.10.
-    job_listener("org/apache/flink/runtime/taskexecutor/JobLeaderService$JobManagerLeaderListener", Role::TaskManager),
+    leader(
+        Role::TaskManager,
+        "org/apache/flink/runtime/taskexecutor/JobLeaderService$JobManagerLeaderListener",
+        Seat::Job(JOB_ID),
+    ),
     // Flink 1.11 and later.
-    job_listener(
+    leader(
+        Role::TaskManager,
         "org/apache/flink/runtime/taskexecutor/DefaultJobLeaderService$JobManagerLeaderListener",
-        Role::TaskManager,
+        Seat::Job(JOB_ID),
     ),
-    resource_manager_listener(
+    leader(
+        Role::TaskManager,
         "org/apache/flink/runtime/taskexecutor/TaskExecutor$ResourceManagerLeaderListener",
-        Role::TaskManager,
+        RESOURCE_MANAGER,
     ),
+    unreachable(RESOURCE_MANAGER_HEARTBEAT, "notifyHeartbeatTimeout", Verdict::HeartbeatTimeout),
+    // Since Flink 1.14.
     Hook {
-        class: RESOURCE_MANAGER_HEARTBEAT,
-        method: "notifyHeartbeatTimeout",
-        descriptor: RESOURCE_ID,
-        meaning: Meaning::Unreachable(Verdict::HeartbeatTimeout),
-        role: Role::TaskManager,
-        in_every_version: true,
-    },
-    Hook {
-        class: RESOURCE_MANAGER_HEARTBEAT,
-        method: "notifyTargetUnreachable", // since Flink 1.14
-        descriptor: RESOURCE_ID,
-        meaning: Meaning::Unreachable(Verdict::TargetUnreachable),
-        role: Role::TaskManager,
         in_every_version: false,
+        ..unreachable(RESOURCE_MANAGER_HEARTBEAT, "notifyTargetUnreachable", Verdict::TargetUnreachable)
     },
     Hook {
         class: "org/apache/flink/runtime/taskexecutor/TaskExecutor$ResourceManagerRegistrationListener",
@@ -81,39 +118,88 @@ pub static HOOKS: &[Hook] = &[
         in_every_version: true,
     },
     // Flink 1.9 to 1.11.
-    job_listener("org/apache/flink/runtime/resourcemanager/JobLeaderIdService$JobLeaderIdListener", Role::JobManager),
+    leader(
+        Role::JobManager,
+        "org/apache/flink/runtime/resourcemanager/JobLeaderIdService$JobLeaderIdListener",
+        Seat::Job(JOB_ID),
+    ),
     // Flink 1.12 and later.
-    job_listener(
+    leader(
+        Role::JobManager,
         "org/apache/flink/runtime/resourcemanager/DefaultJobLeaderIdService$JobLeaderIdListener",
-        Role::JobManager,
+        Seat::Job(JOB_ID),
     ),
-    resource_manager_listener(
+    leader(
+        Role::JobManager,
         "org/apache/flink/runtime/jobmaster/JobMaster$ResourceManagerLeaderListener",
-        Role::JobManager,
+        RESOURCE_MANAGER,
     ),
+    // Contenders for leadership. JobMaster: Flink 1.9, then 1.10 to 1.12, then 1.13 and later.
+    granted("org/apache/flink/runtime/jobmaster/JobManagerRunner", Seat::Job(JOB_GRAPH)),
+    revoked("org/apache/flink/runtime/jobmaster/JobManagerRunner", Seat::Job(JOB_GRAPH)),
+    granted("org/apache/flink/runtime/jobmaster/JobManagerRunnerImpl", Seat::Job(JOB_GRAPH)),
+    revoked("org/apache/flink/runtime/jobmaster/JobManagerRunnerImpl", Seat::Job(JOB_GRAPH)),
+    granted("org/apache/flink/runtime/jobmaster/JobMasterServiceLeadershipRunner", Seat::Job(PROCESS_FACTORY)),
+    revoked("org/apache/flink/runtime/jobmaster/JobMasterServiceLeadershipRunner", Seat::Job(PROCESS_FACTORY)),
+    // Dispatcher: Flink 1.9, then 1.10 and later.
+    granted("org/apache/flink/runtime/dispatcher/Dispatcher", Seat::Cluster(Component::Dispatcher)),
+    revoked("org/apache/flink/runtime/dispatcher/Dispatcher", Seat::Cluster(Component::Dispatcher)),
+    granted("org/apache/flink/runtime/dispatcher/runner/DefaultDispatcherRunner", Seat::Cluster(Component::Dispatcher)),
+    revoked("org/apache/flink/runtime/dispatcher/runner/DefaultDispatcherRunner", Seat::Cluster(Component::Dispatcher)),
+    // ResourceManager: Flink 1.9 to 1.13, then 1.14 and later.
+    granted("org/apache/flink/runtime/resourcemanager/ResourceManager", RESOURCE_MANAGER),
+    revoked("org/apache/flink/runtime/resourcemanager/ResourceManager", RESOURCE_MANAGER),
+    granted("org/apache/flink/runtime/resourcemanager/ResourceManagerServiceImpl", RESOURCE_MANAGER),
+    revoked("org/apache/flink/runtime/resourcemanager/ResourceManagerServiceImpl", RESOURCE_MANAGER),
+    granted("org/apache/flink/runtime/webmonitor/WebMonitorEndpoint", Seat::Cluster(Component::RestServer)),
+    revoked("org/apache/flink/runtime/webmonitor/WebMonitorEndpoint", Seat::Cluster(Component::RestServer)),
 ];
 
-const RESOURCE_MANAGER_HEARTBEAT: &str =
-    "org/apache/flink/runtime/taskexecutor/TaskExecutor$ResourceManagerHeartbeatListener";
-
-const fn job_listener(class: &'static str, role: Role) -> Hook {
-    listener(class, role, Meaning::JobLeader)
+const fn leader(role: Role, class: &'static str, seat: Seat) -> Hook {
+    Hook {
+        class,
+        method: "notifyLeaderAddress",
+        descriptor: "(Ljava/lang/String;Ljava/util/UUID;)V",
+        meaning: Meaning::Leader(seat),
+        role,
+        in_every_version: true,
+    }
 }
 
-const fn resource_manager_listener(class: &'static str, role: Role) -> Hook {
-    listener(class, role, Meaning::Leader(Component::ResourceManager))
+const fn unreachable(class: &'static str, method: &'static str, verdict: Verdict) -> Hook {
+    Hook {
+        class,
+        method,
+        descriptor: "(Lorg/apache/flink/runtime/clusterframework/types/ResourceID;)V",
+        meaning: Meaning::Unreachable(verdict),
+        role: Role::TaskManager,
+        in_every_version: true,
+    }
 }
 
-const fn listener(class: &'static str, role: Role, meaning: Meaning) -> Hook {
-    Hook { class, method: NOTIFY_LEADER_ADDRESS, descriptor: ADDRESS_AND_ID, meaning, role, in_every_version: true }
+const fn granted(class: &'static str, seat: Seat) -> Hook {
+    Hook {
+        class,
+        method: "grantLeadership",
+        descriptor: "(Ljava/util/UUID;)V",
+        meaning: Meaning::Granted(seat),
+        role: Role::JobManager,
+        in_every_version: false,
+    }
+}
+
+const fn revoked(class: &'static str, seat: Seat) -> Hook {
+    Hook { method: "revokeLeadership", descriptor: "()V", meaning: Meaning::Revoked(seat), ..granted(class, seat) }
 }
 
 impl Hook {
-    /// The call that is put into the method: `this`, and the address and id where there are any.
+    /// The call that is put into the method. It passes `this`, then an id, then an address, where there are any.
     pub fn splice(&self, number: u8) -> Splice<'static> {
+        use Argument::{Local, Null};
         let arguments = match self.meaning {
-            Meaning::JobLeader | Meaning::Leader(_) => [Argument::Local(0), Argument::Local(1), Argument::Local(2)],
-            Meaning::Unreachable(_) | Meaning::Reachable => [Argument::Local(0), Argument::Null, Argument::Null],
+            Meaning::Leader(_) => [Local(0), Local(2), Local(1)],
+            Meaning::Granted(_) => [Local(0), Local(1), Null],
+            Meaning::Revoked(_) | Meaning::Unreachable(_) | Meaning::Reachable => [Local(0), Null, Null],
         };
         Splice { method: self.method, descriptor: self.descriptor, hook: number, arguments }
     }
@@ -142,6 +228,29 @@ mod tests {
             assert!(hooks_of(hook.class.as_bytes(), hook.role).any(|(found, _)| found == number), "{hook:?}");
             let other = if hook.role == Role::TaskManager { Role::JobManager } else { Role::TaskManager };
             assert_eq!(hooks_of(hook.class.as_bytes(), other).count(), 0, "{hook:?}");
+        }
+    }
+
+    #[test]
+    fn no_way_to_a_job_is_too_long() {
+        for hook in HOOKS {
+            if let Meaning::Leader(Seat::Job(way))
+            | Meaning::Granted(Seat::Job(way))
+            | Meaning::Revoked(Seat::Job(way)) = hook.meaning
+            {
+                assert!((1..=LONGEST_WAY).contains(&way.len()), "{hook:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_hooks_of_a_class_stand_together() {
+        for role in [Role::TaskManager, Role::JobManager] {
+            let classes = classes(role);
+            let mut unique = classes.clone();
+            unique.sort_unstable();
+            unique.dedup();
+            assert_eq!(unique.len(), classes.len());
         }
     }
 

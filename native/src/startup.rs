@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use jni::sys::{JNI_ERR, JNI_OK, JNI_VERSION_1_6, JNIEnv, JavaVM, jint, jobject};
 use jvmti_sys::{JvmtiEnv, JvmtiEvent, JvmtiEventCallbacks};
 use leaderwatch_agent::process::Role;
+use leaderwatch_agent::runtime::{self, Agent, HookStates};
 
 use crate::bridge;
 use crate::hooks;
@@ -19,7 +20,6 @@ use crate::jvmti::{Failure, Jvmti};
 use crate::properties;
 use crate::signals;
 use crate::transform;
-use leaderwatch_agent::runtime::{self, Agent, HookStates};
 
 /// What is known from the load on; set once a process. A second load of the same file changes nothing.
 struct Loaded {

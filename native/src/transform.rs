@@ -140,24 +140,28 @@ unsafe fn is_system_loader(jni: *mut JNIEnv, loader: jobject) -> bool {
 }
 
 /// The class file with every hook of the class that it can take, and says in the states what became of it; none where
-/// nothing was changed.
+/// nothing was changed. A class that has none of the methods, as this version of Flink has it, stays `not seen yet`.
 fn rewrite(name: &CStr, class_file: &[u8], role: Role) -> Option<Vec<u8>> {
     let mut rewritten: Option<Vec<u8>> = None;
     let mut problem = None;
-    let mut class = "";
+    let mut hooked = None;
     for (number, hook) in hooks::hooks_of(name.to_bytes(), role) {
-        class = hook.class;
         let current = rewritten.as_deref().unwrap_or(class_file);
         match classfile::rewrite(current, &hook.splice(number), &CALLEE) {
-            Ok(bytes) => rewritten = Some(bytes),
-            Err(Refusal::AlreadyCalls) => {}
+            Ok(bytes) => {
+                rewritten = Some(bytes);
+                hooked = Some(hook);
+            }
+            Err(Refusal::AlreadyCalls) => hooked = Some(hook),
             Err(Refusal::NoSuchMethod) if !hook.in_every_version => {}
-            Err(refusal) => problem = Some(format!("{}: {refusal}", hook.method)),
+            Err(refusal) => problem = Some((hook, refusal)),
         }
     }
-    match problem {
-        None => startup::hook_states().installed(class),
-        Some(problem) => startup::hook_states().refused(class, problem),
+    let states = startup::hook_states();
+    if let Some((hook, refusal)) = problem {
+        states.refused(hook.class, format!("{}: {refusal}", hook.method));
+    } else if let Some(hook) = hooked {
+        states.installed(hook.class);
     }
     rewritten
 }

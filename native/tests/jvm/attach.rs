@@ -34,12 +34,12 @@ impl Waiting {
     }
 
     /// What jcmd printed.
-    fn attach(&self, jdk: &Path) -> String {
+    fn attach(&self, jdk: &Path, options: &str) -> String {
         let output = Command::new(jdk.join("bin/jcmd"))
             .arg(self.jvm.id().to_string())
             .arg("JVMTI.agent_load")
             .arg(agent())
-            .arg(r#""cluster=test,group_wait=2s""#) // jcmd cuts at `=` what is not in quotes
+            .arg(format!("\"{options}\"")) // jcmd cuts at `=` what is not in quotes
             .output()
             .unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned()
@@ -57,32 +57,51 @@ impl Waiting {
 /// The listener object is older than the agent; its class is rewritten by retransformation.
 #[test]
 fn listeners_that_are_there_already_are_hooked() {
-    let classes = fakes();
     for jdk in jdks() {
+        let scratch = Scratch::new("attach", jdk);
         let waiting =
-            Waiting::start(jdk, &classes, TASK_MANAGER, &["leader", "await-line", "other-leader", "unreachable"]);
-        let answer = waiting.attach(jdk);
+            Waiting::start(jdk, &fakes(), TASK_MANAGER, &["leader", "await-line", "leader", "resource-manager"]);
+        let answer = waiting.attach(jdk, &scratch.options());
         assert!(answer.contains("return code: 0"), "{answer}");
-        let run = waiting.go_on();
-        run.assert_sound();
-        let other = format!(r#"{OTHER_ID} Some("pekko.tcp://flink@jm-1:6123/user/rpc/jobmanager_2")"#);
-        assert!(run.stdout.contains("options=cluster=test,group_wait=2s "), "{}", run.stdout);
-        assert_eq!(run.observations(), [&format!("jobmanager {JOB} {other}"), "unreachable TargetUnreachable"]);
+        waiting.go_on().assert_sound();
+        let leaders = scratch.leaders();
+        let seen: Vec<_> = leaders.iter().map(|leader| leader.rsplit_once(' ').unwrap().0).collect();
+        let expected = [
+            format!("leader.elected jobmanager {JOB} {}", id(2)),
+            format!("leader.elected resourcemanager - {}", id(3)),
+        ];
+        assert_eq!(seen, expected);
+        assert_eq!(scratch.problems(), [""; 0]);
     }
 }
 
 #[test]
 fn a_second_attach_changes_nothing() {
-    let classes = fakes();
     for jdk in jdks() {
-        let waiting = Waiting::start(jdk, &classes, TASK_MANAGER, &["await-line", "leader"]);
-        for _ in 0..3 {
-            let answer = waiting.attach(jdk);
+        let (first, second) = (Scratch::new("first_attach", jdk), Scratch::new("second_attach", jdk));
+        let waiting = Waiting::start(jdk, &fakes(), TASK_MANAGER, &["await-line", "leader"]);
+        for scratch in [&first, &second, &second] {
+            let answer = waiting.attach(jdk, &scratch.options());
             assert!(answer.contains("return code: 0"), "{answer}");
         }
         let run = waiting.go_on();
         run.assert_sound();
-        assert_eq!(run.observations().len(), 1, "{}", run.stdout);
+        assert_eq!(first.leaders().len(), 1);
+        assert!(second.is_empty());
         assert_eq!(run.stderr.matches("is loaded already; the attach changes nothing").count(), 2, "{}", run.stderr);
+    }
+}
+
+#[test]
+fn an_attach_to_another_program_is_refused_and_changes_nothing() {
+    for jdk in jdks() {
+        let scratch = Scratch::new("attach_other", jdk);
+        let waiting = Waiting::start(jdk, &tools(), "Other", &["await-line"]);
+        let answer = waiting.attach(jdk, &scratch.options());
+        assert!(!answer.contains("return code: 0"), "{answer}");
+        let run = waiting.go_on();
+        run.assert_sound();
+        assert!(run.stderr.contains("does nothing: this is no Flink JobManager or TaskManager"), "{}", run.stderr);
+        assert!(scratch.is_empty());
     }
 }

@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 use crate::corpus;
 use crate::support::*;
 
-const LISTENER: &str = "notifyLeaderAddress";
-
 /// The `lib` folders of the Flinks in the cache.
 fn flinks() -> Vec<PathBuf> {
     let cache = std::env::var_os("LEADERWATCH_CACHE").map(PathBuf::from).unwrap_or_else(|| {
@@ -24,65 +22,78 @@ fn distribution(lib: &Path) -> Option<PathBuf> {
     jars.into_iter().find(|jar| jar.file_name().is_some_and(|name| name.to_string_lossy().starts_with("flink-dist")))
 }
 
-/// Calls these methods of the real classes in a JVM whose main class gives it a role.
-fn call(jdk: &Path, lib: &Path, main_class: &str, methods: &[(&str, &str)]) -> Run {
-    let class_path = format!("{}:{}/*", tools().display(), lib.display());
-    let mut command = java(jdk);
-    command.arg(agent_option(&agent())).arg("-cp").arg(class_path).arg(format!("org.apache.flink.driver.{main_class}"));
-    for (class, method) in methods {
-        command.arg(format!("org.apache.flink.runtime.{class}#{method}"));
-    }
-    Run::of(command.output().unwrap())
-}
-
-fn told(seat: &str) -> [String; 2] {
-    let leader = format!(r#"{seat} {ID} Some("pekko.tcp://flink@jm-0:6123/user/rpc/jobmanager_2")"#);
-    [leader, format!("{seat} none")]
-}
-
-fn assert_observed(run: &Run, expected: &[String]) {
-    assert_eq!(run.observations(), expected, "{}{}", run.stdout, run.stderr);
-    assert!(run.stdout.contains("main ends"), "{}{}", run.stdout, run.stderr);
-    // What the listeners throw is what they lack here, never what the agent brought.
-    for word in ["NoClassDefFoundError", "VerifyError", "ClassFormatError", "FATAL ERROR"] {
-        assert!(!run.stdout.contains(word) && !run.stderr.contains(word), "{}{}", run.stdout, run.stderr);
+/// Calls these methods of the real classes in a JVM whose main class gives it a role, and compares what was said.
+fn assert_told(main_class: &str, methods_and_words: &[(&str, &str)]) {
+    let (methods, expected): (Vec<_>, Vec<_>) = methods_and_words.iter().copied().unzip();
+    for lib in flinks() {
+        for jdk in jdks() {
+            let scratch = Scratch::new(main_class, jdk);
+            let class_path = format!("{}:{}/*", tools().display(), lib.display());
+            let mut command = java(jdk);
+            command.arg(scratch.agent_option(&agent())).arg("-cp").arg(class_path);
+            command.arg(format!("org.apache.flink.driver.{main_class}"));
+            command.args(methods.iter().map(|method| format!("org.apache.flink.runtime.{method}")));
+            let run = Run::of(command.output().unwrap());
+            assert!(run.stdout.contains("main ends"), "{run:?}");
+            // What the listeners throw is what they lack here, never what the agent brought.
+            for word in ["NoClassDefFoundError", "VerifyError", "ClassFormatError", "FATAL ERROR"] {
+                assert!(!run.stdout.contains(word) && !run.stderr.contains(word), "{run:?}");
+            }
+            let is_there = |method: &str| !run.stdout.contains(&format!("absent org.apache.flink.runtime.{method}"));
+            let told = methods.iter().zip(&expected).filter(|(method, _)| is_there(method));
+            let told: Vec<_> = told.map(|(_, words)| words.replace("JOB", JOB).replace("ID", &id(1))).collect();
+            assert_eq!(scratch.leaders(), told, "{} {}: {run:?}", lib.display(), jdk.display());
+            assert_eq!(scratch.problems(), [""; 0]);
+        }
     }
 }
 
 #[test]
 #[ignore = "needs a Flink from scripts/flink"]
 fn the_listeners_of_a_task_manager_are_hooked() {
-    let methods = [
-        ("taskexecutor.JobLeaderService$JobManagerLeaderListener", LISTENER),
-        ("taskexecutor.DefaultJobLeaderService$JobManagerLeaderListener", LISTENER),
-        ("taskexecutor.TaskExecutor$ResourceManagerLeaderListener", LISTENER),
-        ("taskexecutor.TaskExecutor$ResourceManagerHeartbeatListener", "notifyHeartbeatTimeout"),
-        ("taskexecutor.TaskExecutor$ResourceManagerHeartbeatListener", "notifyTargetUnreachable"),
-    ];
-    let job = told(&format!("jobmanager {JOB}"));
-    let verdicts = ["unreachable HeartbeatTimeout".to_owned(), "unreachable TargetUnreachable".to_owned()];
-    let expected = [&job[..], &told("resourcemanager -"), &verdicts].concat();
-    for lib in flinks() {
-        for jdk in jdks() {
-            assert_observed(&call(jdk, &lib, "YarnTaskExecutorRunner", &methods), &expected);
-        }
-    }
+    assert_told(
+        "YarnTaskExecutorRunner",
+        &[
+            (
+                "taskexecutor.DefaultJobLeaderService$JobManagerLeaderListener#notifyLeaderAddress",
+                "leader.elected jobmanager JOB ID pekko.tcp://flink@jm-0:6123/",
+            ),
+            (
+                "taskexecutor.TaskExecutor$ResourceManagerLeaderListener#notifyLeaderAddress",
+                "leader.elected resourcemanager - ID pekko.tcp://flink@jm-0:6123/",
+            ),
+            (
+                "taskexecutor.TaskExecutor$ResourceManagerHeartbeatListener#notifyHeartbeatTimeout",
+                "leader.unreachable resourcemanager - ID pekko.tcp://flink@jm-0:6123/",
+            ),
+        ],
+    );
 }
 
 #[test]
 #[ignore = "needs a Flink from scripts/flink"]
-fn the_listeners_of_a_job_manager_are_hooked() {
-    let methods = [
-        ("resourcemanager.JobLeaderIdService$JobLeaderIdListener", LISTENER),
-        ("resourcemanager.DefaultJobLeaderIdService$JobLeaderIdListener", LISTENER),
-        ("jobmaster.JobMaster$ResourceManagerLeaderListener", LISTENER),
-    ];
-    let expected = [told(&format!("jobmanager {JOB}")), told("resourcemanager -")].concat();
-    for lib in flinks() {
-        for jdk in jdks() {
-            assert_observed(&call(jdk, &lib, "DriverClusterEntrypoint", &methods), &expected);
-        }
-    }
+fn the_listeners_and_contenders_of_a_job_manager_are_hooked() {
+    assert_told(
+        "DriverClusterEntrypoint",
+        &[
+            (
+                "resourcemanager.DefaultJobLeaderIdService$JobLeaderIdListener#notifyLeaderAddress",
+                "leader.elected jobmanager JOB ID pekko.tcp://flink@jm-0:6123/",
+            ),
+            (
+                "jobmaster.JobMaster$ResourceManagerLeaderListener#notifyLeaderAddress",
+                "leader.elected resourcemanager - ID pekko.tcp://flink@jm-0:6123/",
+            ),
+            ("jobmaster.JobMasterServiceLeadershipRunner#grantLeadership", "leader.granted jobmanager JOB ID -"),
+            ("jobmaster.JobMasterServiceLeadershipRunner#revokeLeadership", "leader.revoked jobmanager JOB - -"),
+            ("dispatcher.runner.DefaultDispatcherRunner#grantLeadership", "leader.granted dispatcher - ID -"),
+            ("dispatcher.runner.DefaultDispatcherRunner#revokeLeadership", "leader.revoked dispatcher - - -"),
+            ("resourcemanager.ResourceManagerServiceImpl#grantLeadership", "leader.granted resourcemanager - ID -"),
+            ("resourcemanager.ResourceManagerServiceImpl#revokeLeadership", "leader.revoked resourcemanager - - -"),
+            ("webmonitor.WebMonitorEndpoint#grantLeadership", "leader.granted rest_server - ID -"),
+            ("webmonitor.WebMonitorEndpoint#revokeLeadership", "leader.revoked rest_server - - -"),
+        ],
+    );
 }
 
 /// Minutes.

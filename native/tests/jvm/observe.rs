@@ -2,79 +2,113 @@
 
 use crate::support::*;
 
-fn job(leader: &str) -> String {
-    format!("jobmanager {JOB} {leader}")
+const ADDRESS: &str = "pekko.tcp://flink@jm-0:6123/user/rpc/jobmanager_2";
+const STRANGE_LISTENER: &str = "org/apache/flink/runtime/taskexecutor/JobLeaderService$JobManagerLeaderListener";
+
+fn job(event: &str, id: &str, address: &str) -> String {
+    format!("leader.{event} jobmanager {JOB} {id} {address}")
 }
 
 #[test]
 fn every_announcement_arrives_with_its_values_and_in_order() {
-    let classes = fakes();
     let steps = [
-        ("leader", job(&format!(r#"{ID} Some("pekko.tcp://flink@jm-0:6123/user/rpc/jobmanager_2")"#))),
-        ("other-leader", job(&format!(r#"{OTHER_ID} Some("pekko.tcp://flink@jm-1:6123/user/rpc/jobmanager_2")"#))),
-        ("none", job("none")),
-        ("none-with-address", job("none")),
-        ("no-address", job(&format!("{ID} None"))),
-        ("empty-address", job(&format!(r#"{ID} Some("")"#))),
-        ("long-address", job(&format!(r#"{ID} Some("{}")"#, "x".repeat(256)))),
-        ("wide-address", job(&format!(r#"{ID} Some("jöb-マネ-🦀-\0-{}!")"#, char::REPLACEMENT_CHARACTER))),
-        ("cut-pair", job(&format!(r#"{ID} Some("{}")"#, "マ".repeat(255)))),
+        ("leader", Some(job("elected", &id(1), ADDRESS))),
+        ("same-leader", None),
+        ("none", Some(job("lost", &id(1), ADDRESS))),
+        ("none-with-address", None),
+        ("same-leader", Some(job("returned", &id(1), ADDRESS))),
+        ("leader", Some(job("moved", &id(2), ADDRESS))),
+        ("none-with-address", Some(job("lost", &id(2), ADDRESS))),
+        ("no-address", Some(job("moved", &id(3), "-"))),
+        ("empty-address", Some(job("moved", &id(4), ""))),
+        ("long-address", Some(job("moved", &id(5), &"x".repeat(256)))),
+        ("wide-address", Some(job("moved", &id(6), "jöb-マネ-🦀-\u{fffd}!"))),
+        ("cut-pair", Some(job("moved", &id(7), &"マ".repeat(255)))),
         (
             "resource-manager",
-            format!(r#"resourcemanager - {ID} Some("pekko.tcp://flink@jm-0:6123/user/rpc/resourcemanager_0")"#),
+            Some(format!(
+                "leader.elected resourcemanager - {} pekko.tcp://flink@jm-0:6123/user/rpc/resourcemanager_0",
+                id(8)
+            )),
         ),
-        ("heartbeat-timeout", "unreachable HeartbeatTimeout".to_owned()),
-        ("unreachable", "unreachable TargetUnreachable".to_owned()),
+        (
+            "heartbeat-timeout",
+            Some(format!(
+                "leader.unreachable resourcemanager - {} pekko.tcp://flink@jm-0:6123/user/rpc/resourcemanager_0",
+                id(8)
+            )),
+        ),
     ];
     let (steps, expected): (Vec<_>, Vec<_>) = steps.into_iter().unzip();
+    let expected: Vec<String> = expected.into_iter().flatten().collect();
     for jdk in jdks() {
-        let run = task_manager(jdk, &classes, &steps);
-        run.assert_sound();
-        assert_eq!(run.observations(), expected, "{}", jdk.display());
+        let scratch = Scratch::new("announcements", jdk);
+        task_manager(jdk, &scratch, &steps).assert_sound();
+        assert_eq!(scratch.leaders(), expected, "{}", jdk.display());
+    }
+}
+
+#[test]
+fn each_verdict_of_flink_is_told_apart() {
+    for jdk in jdks() {
+        for (step, verdict) in [("heartbeat-timeout", "heartbeat_timeout"), ("unreachable", "target_unreachable")] {
+            let scratch = Scratch::new("verdicts", jdk);
+            task_manager(jdk, &scratch, &["resource-manager", step]).assert_sound();
+            let records = scratch.records();
+            let verdicts: Vec<_> = records.iter().filter_map(|record| record.get("verdict")).collect();
+            assert_eq!(verdicts, [verdict]);
+        }
     }
 }
 
 /// An overload has the same name, and leads into the hooked method: one observation, not two.
 #[test]
 fn an_overload_is_not_hooked() {
-    let classes = fakes();
     for jdk in jdks() {
-        let run = task_manager(jdk, &classes, &["overload"]);
-        run.assert_sound();
-        assert_eq!(run.observations(), [job("none")]);
+        let scratch = Scratch::new("overload", jdk);
+        task_manager(jdk, &scratch, &["leader", "overload"]).assert_sound();
+        assert_eq!(scratch.leaders(), [job("elected", &id(1), ADDRESS)]);
     }
 }
 
 #[test]
 fn a_listener_of_another_shape_is_reported_and_does_no_harm() {
-    let classes = fakes();
     for jdk in jdks() {
-        let run = task_manager(jdk, &classes, &["another-shape", "another-shape", "no-job", "leader"]);
+        let scratch = Scratch::new("another_shape", jdk);
+        let run = task_manager(jdk, &scratch, &["another-shape", "another-shape", "no-job", "leader"]);
         run.assert_sound();
-        assert_eq!(run.observations().len(), 1);
-        let class = "org/apache/flink/runtime/taskexecutor/JobLeaderService$JobManagerLeaderListener";
-        assert_eq!(run.hook_state(class), Some("its job id cannot be read"));
+        assert_eq!(scratch.leaders(), [job("elected", &id(4), ADDRESS)]);
+        let problem = format!("hook {STRANGE_LISTENER}: notifyLeaderAddress: its arguments cannot be read");
+        assert!(scratch.problems().contains(&problem), "{:?}", scratch.problems());
     }
 }
 
 #[test]
 fn classes_of_another_loader_are_left_alone() {
-    let classes = fakes();
     for jdk in jdks() {
-        let run = task_manager(jdk, &classes, &["another-loader"]);
-        run.assert_sound();
-        let class = "org/apache/flink/runtime/taskexecutor/JobLeaderService$JobManagerLeaderListener";
-        assert_eq!(run.hook_state(class), None);
+        let scratch = Scratch::new("another_loader", jdk);
+        task_manager(jdk, &scratch, &["another-loader", "leader"]).assert_sound();
+        assert_eq!(scratch.leaders(), [job("elected", &id(2), ADDRESS)]);
+        assert_eq!(scratch.problems(), [""; 0]);
     }
 }
 
 #[test]
 fn calls_from_many_threads_all_arrive() {
-    let classes = fakes();
+    let mut expected = Vec::new();
+    for thread in 0..4 {
+        for call in 0..250 {
+            let (job, id) =
+                (format!("{thread:016x}{call:016x}"), format!("00000000-0000-{thread:04x}-0000-{call:012x}"));
+            expected.push(format!("leader.elected jobmanager {job} {id} a"));
+        }
+    }
+    expected.sort();
     for jdk in jdks() {
-        let run = task_manager(jdk, &classes, &["many-threads"]);
-        run.assert_sound();
-        let expected = job(&format!(r#"{ID} Some("pekko.tcp://flink@jm-0:6123/")"#));
-        assert_eq!(run.observations(), vec![expected; 1000]);
+        let scratch = Scratch::new("many_threads", jdk);
+        task_manager(jdk, &scratch, &["many-threads"]).assert_sound();
+        let mut leaders = scratch.leaders();
+        leaders.sort();
+        assert_eq!(leaders, expected);
     }
 }

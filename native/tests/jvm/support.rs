@@ -5,10 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
+use serde_json::Value;
+
 pub const TASK_MANAGER: &str = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner";
 pub const JOB: &str = "0123456789abcdeffedcba9876543210";
-pub const ID: &str = "00112233-4455-6677-8899-aabbccddeeff";
-pub const OTHER_ID: &str = "ffeeddcc-bbaa-9988-7766-554433221100";
+
+/// The leader session ids that the fake TaskManager draws: the first, the second, ...
+pub fn id(number: u32) -> String {
+    format!("00112233-4455-6677-0000-{number:012x}")
+}
 
 /// Homes of the JDKs under which the tests run: `$LEADERWATCH_TEST_JDKS` (joined by `:`), else all of /usr/lib/jvm.
 pub fn jdks() -> &'static [PathBuf] {
@@ -36,8 +41,53 @@ pub fn agent() -> PathBuf {
     library
 }
 
-pub fn agent_option(library: &Path) -> String {
-    format!("-agentpath:{}=cluster=test", library.display())
+/// Where one JVM's agent writes.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn new(test: &str, jdk: &Path) -> Self {
+        Self(folder(&format!("{test}-{}", jdk.file_name().unwrap().to_string_lossy())))
+    }
+
+    pub fn options(&self) -> String {
+        format!("cluster=test,log={0}/alert.log,state={0}/state", self.0.display())
+    }
+
+    pub fn agent_option(&self, library: &Path) -> String {
+        format!("-agentpath:{}={}", library.display(), self.options())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        std::fs::read_dir(&self.0).unwrap().next().is_none()
+    }
+
+    /// The records of the alert log; none where there is no log.
+    pub fn records(&self) -> Vec<Value> {
+        let log = std::fs::read_to_string(self.0.join("alert.log")).unwrap_or_default();
+        log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// What was said of leaders, in order: event, component, job, id, address.
+    pub fn leaders(&self) -> Vec<String> {
+        let records = self.records();
+        let leaders = records.iter().filter(|record| text(record, "event").starts_with("leader."));
+        leaders
+            .map(|record| {
+                ["event", "component", "job_id", "leader_id", "address"].map(|field| text(record, field)).join(" ")
+            })
+            .collect()
+    }
+
+    /// What is wrong, each as one line.
+    pub fn problems(&self) -> Vec<String> {
+        let records = self.records();
+        let problems = records.iter().filter(|record| text(record, "event") == "agent.problem");
+        problems.map(|record| format!("{}: {}", text(record, "what"), text(record, "reason"))).collect()
+    }
+}
+
+fn text<'a>(record: &'a Value, field: &str) -> &'a str {
+    record.get(field).map_or("-", |value| value.as_str().unwrap())
 }
 
 /// A folder of this test's own, empty.
@@ -99,6 +149,7 @@ fn find_sources(folder: &Path, sources: &mut Vec<PathBuf>) {
 }
 
 /// What a JVM did.
+#[derive(Debug)]
 pub struct Run {
     pub code: Option<i32>,
     pub stdout: String,
@@ -112,17 +163,6 @@ impl Run {
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
-    }
-
-    /// What the agent observed, in order.
-    pub fn observations(&self) -> Vec<&str> {
-        let is_observation = |line: &&str| line.starts_with("observed ") || line.starts_with("unreachable ");
-        self.stdout.lines().filter(is_observation).map(|line| line.trim_start_matches("observed ")).collect()
-    }
-
-    pub fn hook_state(&self, class: &str) -> Option<&str> {
-        let prefix = format!("hook {class}: ");
-        self.stdout.lines().rev().find_map(|line| line.strip_prefix(&prefix))
     }
 
     /// Main ran to its end, and neither the verifier nor the JNI checker has anything to say.
@@ -147,8 +187,7 @@ pub fn java(jdk: &Path) -> Command {
 }
 
 /// Runs the fake TaskManager with the agent through these steps.
-pub fn task_manager(jdk: &Path, classes: &Path, steps: &[&str]) -> Run {
-    let output =
-        java(jdk).arg(agent_option(&agent())).arg("-cp").arg(classes).arg(TASK_MANAGER).args(steps).output().unwrap();
-    Run::of(output)
+pub fn task_manager(jdk: &Path, scratch: &Scratch, steps: &[&str]) -> Run {
+    let option = scratch.agent_option(&agent());
+    Run::of(java(jdk).arg(option).arg("-cp").arg(fakes()).arg(TASK_MANAGER).args(steps).output().unwrap())
 }

@@ -11,8 +11,8 @@ import java.util.UUID;
  * beyond their first instructions they may fail; what must not happen is that the agent makes them fail otherwise.
  */
 final class Listeners {
-    private static final UUID ID = UUID.fromString("00112233-4455-6677-8899-aabbccddeeff");
-    private static final String ADDRESS = "pekko.tcp://flink@jm-0:6123/user/rpc/jobmanager_2";
+    private static final UUID ID = new UUID(0x0011223344556677L, 1);
+    private static final String ADDRESS = "pekko.tcp://flink@jm-0:6123/";
 
     private Listeners() {}
 
@@ -31,22 +31,45 @@ final class Listeners {
 
     private static void call(Class<?> type, String name) throws Exception {
         Object listener = allocate(type);
-        for (Field field : type.getDeclaredFields()) {
-            if (field.getName().equals("jobId")) {
-                set(listener, field, jobId());
-            } else if (field.getName().equals("lock")) {
-                set(listener, field, new Object());
-            }
-        }
+        fill(listener);
         for (Method method : type.getDeclaredMethods()) {
             if (method.getName().equals(name)) {
-                Object[] arguments = new Object[method.getParameterCount()];
-                if (arguments.length == 2) {
-                    invoke(method, listener, ADDRESS, ID);
+                Class<?>[] types = method.getParameterTypes();
+                Object[] arguments = new Object[types.length];
+                for (int i = 0; i < types.length; i++) {
+                    arguments[i] = types[i] == UUID.class ? ID : types[i] == String.class ? ADDRESS : null;
                 }
                 invoke(method, listener, arguments);
             }
         }
+    }
+
+    /** Gives an object what leads to a job id, and what listeners lock. */
+    private static void fill(Object object) throws Exception {
+        for (Field field : object.getClass().getDeclaredFields()) {
+            switch (field.getName()) {
+                case "jobId":
+                case "jobID":
+                    set(object, field, jobId());
+                    break;
+                case "lock":
+                    set(object, field, new Object());
+                    break;
+                case "jobGraph":
+                    set(object, field, filled(field.getType()));
+                    break;
+                case "jobMasterServiceProcessFactory":
+                    set(object, field, filled(Class.forName(field.getType().getName().replace(".JobM", ".DefaultJobM"))));
+                    break;
+                default:
+            }
+        }
+    }
+
+    private static Object filled(Class<?> type) throws Exception {
+        Object object = allocate(type);
+        fill(object);
+        return object;
     }
 
     private static void invoke(Method method, Object listener, Object... arguments) throws Exception {

@@ -11,8 +11,8 @@ import org.apache.flink.runtime.clusterframework.types.ResourceID;
 
 /** A main class by whose name the agent takes this JVM for a TaskManager. Does what its arguments say, in order. */
 public class TaskManagerRunner {
-    private static final UUID ID = UUID.fromString("00112233-4455-6677-8899-aabbccddeeff");
-    private static final UUID OTHER_ID = UUID.fromString("ffeeddcc-bbaa-9988-7766-554433221100");
+    private static int ids;
+    private static UUID id;
 
     public static void main(String[] steps) throws Exception {
         DefaultJobLeaderService.JobManagerLeaderListener job =
@@ -26,10 +26,10 @@ public class TaskManagerRunner {
         for (String step : steps) {
             switch (step) {
                 case "leader":
-                    job.notifyLeaderAddress("pekko.tcp://flink@jm-0:6123/user/rpc/jobmanager_2", ID);
+                    job.notifyLeaderAddress("pekko.tcp://flink@jm-0:6123/user/rpc/jobmanager_2", nextId());
                     break;
-                case "other-leader":
-                    job.notifyLeaderAddress("pekko.tcp://flink@jm-1:6123/user/rpc/jobmanager_2", OTHER_ID);
+                case "same-leader":
+                    job.notifyLeaderAddress("pekko.tcp://flink@jm-0:6123/user/rpc/jobmanager_2", id);
                     break;
                 case "none":
                     job.notifyLeaderAddress(null, null);
@@ -38,28 +38,28 @@ public class TaskManagerRunner {
                     job.notifyLeaderAddress("pekko.tcp://flink@jm-0:6123/", null);
                     break;
                 case "no-address":
-                    job.notifyLeaderAddress(null, ID);
+                    job.notifyLeaderAddress(null, nextId());
                     break;
                 case "empty-address":
-                    job.notifyLeaderAddress("", ID);
+                    job.notifyLeaderAddress("", nextId());
                     break;
                 case "long-address":
-                    job.notifyLeaderAddress(repeat("x", 1000), ID);
+                    job.notifyLeaderAddress(repeat("x", 1000), nextId());
                     break;
                 case "wide-address":
-                    job.notifyLeaderAddress("j\u00f6b-\u30de\u30cd-\ud83e\udd80-\u0000-\ud83e!", ID);
+                    job.notifyLeaderAddress("j\u00f6b-\u30de\u30cd-\ud83e\udd80-\ud83e!", nextId());
                     break;
                 case "cut-pair":
-                    job.notifyLeaderAddress(repeat("\u30de", 255) + "\ud83e\udd80", ID);
+                    job.notifyLeaderAddress(repeat("\u30de", 255) + "\ud83e\udd80", nextId());
                     break;
                 case "overload":
                     job.notifyLeaderAddress("overload");
                     break;
                 case "no-job":
-                    new DefaultJobLeaderService.JobManagerLeaderListener(null).notifyLeaderAddress("a", ID);
+                    new DefaultJobLeaderService.JobManagerLeaderListener(null).notifyLeaderAddress("a", nextId());
                     break;
                 case "resource-manager":
-                    resourceManager.notifyLeaderAddress("pekko.tcp://flink@jm-0:6123/user/rpc/resourcemanager_0", ID);
+                    resourceManager.notifyLeaderAddress("pekko.tcp://flink@jm-0:6123/user/rpc/resourcemanager_0", nextId());
                     break;
                 case "heartbeat-timeout":
                     heartbeat.notifyHeartbeatTimeout(new ResourceID());
@@ -68,13 +68,13 @@ public class TaskManagerRunner {
                     heartbeat.notifyTargetUnreachable(new ResourceID());
                     break;
                 case "another-shape":
-                    new JobLeaderService.JobManagerLeaderListener().notifyLeaderAddress("a", ID);
+                    new JobLeaderService.JobManagerLeaderListener().notifyLeaderAddress("a", nextId());
                     break;
                 case "another-loader":
                     inAnotherLoader();
                     break;
                 case "many-threads":
-                    inManyThreads(job);
+                    inManyThreads();
                     break;
                 case "await-line":
                     System.out.println("awaits a line");
@@ -100,18 +100,21 @@ public class TaskManagerRunner {
             constructor.setAccessible(true);
             Method notify = listener.getDeclaredMethod("notifyLeaderAddress", String.class, UUID.class);
             notify.setAccessible(true);
-            notify.invoke(constructor.newInstance(), "a", ID);
+            notify.invoke(constructor.newInstance(), "a", nextId());
         }
     }
 
-    private static void inManyThreads(DefaultJobLeaderService.JobManagerLeaderListener job) throws Exception {
+    /** Each call for a job of its own. */
+    private static void inManyThreads() throws Exception {
         Thread[] threads = new Thread[4];
         for (int i = 0; i < threads.length; i++) {
+            int number = i;
             threads[i] =
                     new Thread(
                             () -> {
                                 for (int call = 0; call < 250; call++) {
-                                    job.notifyLeaderAddress("pekko.tcp://flink@jm-0:6123/", ID);
+                                    new DefaultJobLeaderService.JobManagerLeaderListener(new JobID(number, call))
+                                            .notifyLeaderAddress("a", new UUID(number, call));
                                 }
                             });
             threads[i].start();
@@ -119,6 +122,11 @@ public class TaskManagerRunner {
         for (Thread thread : threads) {
             thread.join();
         }
+    }
+
+    private static synchronized UUID nextId() {
+        id = new UUID(0x0011223344556677L, ++ids);
+        return id;
     }
 
     private static String repeat(String text, int times) {
