@@ -69,6 +69,14 @@ pub fn mail_receiver() -> Result<(PathBuf, PathBuf)> {
     Ok((path(&answer, "python")?, path(&answer, "pythonpath")?))
 }
 
+/// The jar of a Java agent that rewrites by ASM what our agent rewrites (`tests/java/BeforeAgent.java`).
+///
+/// # Errors
+/// Where ASM cannot be fetched.
+pub fn before_agent() -> Result<PathBuf> {
+    path(&ask(&["before-agent"])?, "jar")
+}
+
 /// The root of the source tree.
 pub fn source_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace").to_owned()
