@@ -1,3 +1,28 @@
-//! The command `leaderwatch`.
+//! The command `leaderwatch`. Exit status: 0 done, 1 found something wrong, 2 called wrongly.
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod cli;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Tells people when the leadership of a Flink JobManager moves.
+#[derive(Parser)]
+#[command(name = "leaderwatch", version, max_term_width = 100)]
+#[command(after_help = "Exit status: 0 done, 1 found something wrong, 2 called wrongly.")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Check(cli::check::CheckArgs),
+}
+
+fn main() -> ExitCode {
+    match Arguments::parse().command {
+        Command::Check(args) => cli::check::run(&args),
+    }
+}

@@ -32,10 +32,12 @@ impl Report {
     }
 }
 
-/// Judges a file, and the agent's options if any are given. An error: the file cannot be read.
-pub fn check_file(path: &Path, options: &str, env: &dyn Environment) -> io::Result<Report> {
-    let text = env.read(path)?;
+/// Judges a file, the agent's options, or both; the file is the one given, else the one that the options name. An error:
+/// the file cannot be read.
+pub fn check_file(path: Option<&Path>, options: &str, env: &dyn Environment) -> io::Result<Report> {
     let (options, mut problems) = parse_options(options, env);
+    let path = path.or(options.config.as_deref()).unwrap_or(Path::new(""));
+    let text = if path.as_os_str().is_empty() { String::new() } else { env.read(path)? };
     let mail = MailDefaults { smtp: options.smtp.clone(), from: "leaderwatch@HOST".to_owned() };
     let (mut file, found) = parse_file(&text, path, &mail, env);
     problems.extend(found);
@@ -91,7 +93,9 @@ fn lasting_problem(path: &Path, file: &FileSettings, options: &Options, env: &dy
 
 fn target_problem(path: &Path, file: &FileSettings, options: &Options) -> Option<Problem> {
     let has_none = file.targets.is_empty() && options.webhook.is_none() && options.email.is_none();
-    has_none.then(|| warning(Place::File { path: path.to_owned(), line: None }, "target", Fault::NoTarget))
+    let place =
+        if path.as_os_str().is_empty() { Place::Options } else { Place::File { path: path.to_owned(), line: None } };
+    has_none.then(|| warning(place, "target", Fault::NoTarget))
 }
 
 fn warning(place: Place, key: &str, fault: Fault) -> Problem {
@@ -193,13 +197,13 @@ mod tests {
         let env = FakeEnvironment::default()
             .with_mode("/lw.toml", 0o644, file)
             .with_file("/proc/self/mounts", "overlay / overlay rw 0 0\n");
-        check_file(Path::new("/lw.toml"), options, &env).unwrap()
+        check_file(Some(Path::new("/lw.toml")), options, &env).unwrap()
     }
 
     #[test]
     fn the_example_passes() {
         let env = FakeEnvironment::default().with_file("/lw.toml", &example());
-        let report = check_file(Path::new("/lw.toml"), "", &env).unwrap();
+        let report = check_file(Some(Path::new("/lw.toml")), "", &env).unwrap();
         assert_eq!((report.errors, report.warnings), (0, 0), "{}", report.text);
         insta::assert_snapshot!(report.text);
     }
@@ -236,7 +240,7 @@ token_file = \"/missing\"
         let report = report("", "");
         assert_eq!((report.errors, report.warnings), (0, 1));
         assert!(report.text.contains("no target"), "{}", report.text);
-        assert!(check_file(Path::new("/missing"), "", &FakeEnvironment::default()).is_err());
+        assert!(check_file(Some(Path::new("/missing")), "", &FakeEnvironment::default()).is_err());
     }
 
     #[test]

@@ -105,11 +105,15 @@ impl Judge<'_> {
     fn no_availability(&mut self) {
         self.figure("High availability", "none");
         self.figure("Worst time to a new leader", "for ever: there is one leader for good");
+        let kubernetes = match self.circumstances.version.and_then(major) {
+            Some(0..2) => "org.apache.flink.kubernetes.highavailability.KubernetesHaServicesFactory",
+            _ => "kubernetes",
+        };
         self.error(
             self.availability_key(),
             "no high availability: a JobManager that dies takes all jobs with it, and no other one ever leads. There is \
              no failover to alert on",
-            "set it to `zookeeper` or `kubernetes`, and `high-availability.storageDir`",
+            &format!("set it to `zookeeper` or `{kubernetes}`, and set `high-availability.storageDir`"),
         );
     }
 

@@ -1,7 +1,8 @@
 //! Reads what Flink's configuration files hold: a flat list of keys and values.
 //!
 //! Not a YAML parser: of YAML it knows what stands in files that Flink and its start scripts write (maps by
-//! indentation, flat dotted keys, quoted and plain scalars, lists of scalars). What it does not know it skips.
+//! indentation, flat dotted keys, quoted and plain scalars, lists of scalars, texts of several lines). What it does not
+//! know it skips.
 
 use std::collections::BTreeMap;
 
@@ -23,11 +24,14 @@ pub fn parse_legacy(text: &str) -> Flat {
     flat
 }
 
-/// Reads `config.yaml` (Flink 1.19 and later), nested or flat. Lists come out joined by `;`, as Flink flattens them.
+/// Reads `config.yaml` (Flink 1.19 and later), nested or flat. Lists come out joined by `;`, as Flink flattens them, and
+/// texts of several lines as one.
 pub fn parse_standard(text: &str) -> Flat {
     let mut flat = Flat::new();
     // The maps that the present line stands in: their indentation and dotted path.
     let mut parents: Vec<(usize, String)> = Vec::new();
+    // The last text and the indentation of its key: what is indented deeper goes on with it.
+    let mut last_text: Option<(usize, String)> = None;
     for line in text.lines() {
         let content = without_comment(line);
         let indent = content.len() - content.trim_start().len();
@@ -35,34 +39,44 @@ pub fn parse_standard(text: &str) -> Flat {
         if content.is_empty() || content == "---" || content == "..." {
             continue;
         }
+        if let Some((_, path)) = last_text.as_ref().filter(|(of_key, _)| *of_key < indent) {
+            append(&mut flat, path, ' ', content);
+            continue;
+        }
+        last_text = None;
         if let Some(item) = content.strip_prefix("- ") {
             // A list may stand at the indentation of its key.
             if let Some((_, path)) = parents.iter().rfind(|(parent, _)| *parent <= indent) {
-                append(&mut flat, path, &scalar(item));
+                append(&mut flat, path, ';', &scalar(item));
             }
             continue;
         }
         let Some((key, value)) = key_and_value(content) else { continue };
         parents.retain(|(parent, _)| *parent < indent);
-        let path = match parents.last() {
-            Some((_, parent)) => format!("{parent}.{key}"),
-            None => key,
-        };
+        let path = parents.last().map_or(key.clone(), |(_, parent)| format!("{parent}.{key}"));
         if value.is_empty() {
             parents.push((indent, path));
-        } else if !value.starts_with(['{', '|', '>', '&', '*']) {
-            flat.insert(path, scalar(value));
+            continue;
         }
+        if let Some(map) = value.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+            let entries = map.split(',').filter_map(|entry| key_and_value(entry.trim()));
+            flat.extend(entries.map(|(key, value)| (format!("{path}.{key}"), scalar(value))));
+            continue;
+        }
+        // `|` and `>` with their signs announce a text of several lines.
+        let is_announced = value.len() <= 2 && value.starts_with(['|', '>']);
+        flat.insert(path.clone(), if is_announced { String::new() } else { scalar(value) });
+        last_text = Some((indent, path));
     }
     flat
 }
 
-fn append(flat: &mut Flat, path: &str, item: &str) {
-    let list = flat.entry(path.to_owned()).or_default();
-    if !list.is_empty() {
-        list.push(';');
+fn append(flat: &mut Flat, path: &str, separator: char, item: &str) {
+    let value = flat.entry(path.to_owned()).or_default();
+    if !value.is_empty() {
+        value.push(separator);
     }
-    list.push_str(item);
+    value.push_str(item);
 }
 
 /// A line up to ` #`, or to a `#` at its start, outside quotes.
@@ -165,6 +179,36 @@ after.list: x#y
                 ("jobmanager.rpc.port", "6123"),
                 ("list", "a;b"),
                 ("same", "c;d"),
+            ]
+        );
+    }
+
+    /// Expectations as Flink 2.3.0's own `BashJavaUtils UPDATE_AND_GET_FLINK_CONFIGURATION` reads the same file.
+    #[test]
+    fn texts_of_several_lines_are_one_and_hold_no_keys() {
+        let text = "\
+folded: >-
+  x: y
+  z
+literal: |
+    -agentpath:/x/libleaderwatch.so
+    -Dx=y
+continued: first
+  second line
+rpc: {address: localhost, port: 6123}
+url: http://a:80/b
+\"quoted.key\": \"a:\"
+";
+        assert_eq!(
+            pairs(&parse_standard(text)),
+            [
+                ("continued", "first second line"),
+                ("folded", "x: y z"),
+                ("literal", "-agentpath:/x/libleaderwatch.so -Dx=y"),
+                ("quoted.key", "a:"),
+                ("rpc.address", "localhost"),
+                ("rpc.port", "6123"),
+                ("url", "http://a:80/b"),
             ]
         );
     }

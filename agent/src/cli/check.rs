@@ -1,0 +1,189 @@
+//! `leaderwatch check`: is it configured rightly?
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{ArgGroup, Args};
+use leaderwatch_agent::config::{
+    AlertSettings, Environment, MailDefaults, Report, SystemEnvironment, check_file, check_flink_conf, example,
+    flink_version, parse_file, schema,
+};
+
+use super::{Verdict, complain};
+
+/// Checks a configuration: every problem at once, each with its place, reason and cure, and what takes effect.
+#[derive(Args)]
+#[group(skip)]
+#[command(group(ArgGroup::new("what").required(true).multiple(true)
+    .args(["file", "options", "flink_conf", "example", "schema"])))]
+pub struct CheckArgs {
+    /// The configuration file
+    file: Option<PathBuf>,
+    /// The agent's options too: `key=value,...`, or the whole `-agentpath:...=...`
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    options: Option<String>,
+    /// Is this cluster ready to fail over? The folder of Flink's own configuration
+    #[arg(long, value_name = "FOLDER")]
+    flink_conf: Option<PathBuf>,
+    /// Flink's version; else that of the jars in `lib` beside the folder
+    #[arg(long, value_name = "VERSION", requires = "flink_conf")]
+    flink_version: Option<String>,
+    /// Exit with status 1 on warnings too
+    #[arg(long)]
+    strict: bool,
+    /// Print a commented file with every key
+    #[arg(long, exclusive = true)]
+    example: bool,
+    /// Print the JSON Schema of the file, for editors
+    #[arg(long, exclusive = true)]
+    schema: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &CheckArgs) -> ExitCode {
+    let (text, verdict) = match judge(args, &SystemEnvironment) {
+        Ok(judged) => judged,
+        Err(message) => return complain(Verdict::Misuse, message).into(),
+    };
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Ok(()) => verdict.into(),
+        // The reader has seen enough: `leaderwatch check ... | head`.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => verdict.into(),
+        Err(error) => complain(Verdict::Misuse, format_args!("standard output: {error}")).into(),
+    }
+}
+
+/// What to print, and the verdict; or why nothing can be judged.
+fn judge(args: &CheckArgs, env: &dyn Environment) -> Result<(String, Verdict), String> {
+    if args.example {
+        return Ok((example(), Verdict::Done));
+    }
+    if args.schema {
+        return Ok((format!("{:#}\n", schema()), Verdict::Done));
+    }
+    let mut reports = Vec::new();
+    if args.file.is_some() || args.options.is_some() {
+        reports.push(own_report(args, env)?);
+    }
+    if let Some(folder) = &args.flink_conf {
+        reports.push(flink_report(args, folder, env)?);
+    }
+    let is_wrong = reports.iter().any(|report| report.errors > 0 || (args.strict && report.warnings > 0));
+    let text = reports.into_iter().map(|report| report.text).collect::<Vec<_>>().join("\n");
+    Ok((text, if is_wrong { Verdict::Wrong } else { Verdict::Done }))
+}
+
+fn own_report(args: &CheckArgs, env: &dyn Environment) -> Result<Report, String> {
+    let options = agent_options(args.options.as_deref().unwrap_or_default());
+    check_file(args.file.as_deref(), options, env).map_err(|error| {
+        let file = args.file.as_deref().unwrap_or(Path::new("")).display();
+        format!("{file}: {error}; check the path and that you may read it")
+    })
+}
+
+/// The options within a whole JVM option, or the text itself.
+fn agent_options(text: &str) -> &str {
+    match text.strip_prefix("-agentpath:") {
+        // As the JVM does it: at the first `=`.
+        Some(rest) => rest.split_once('=').map_or("", |(_, options)| options),
+        None => text,
+    }
+}
+
+fn flink_report(args: &CheckArgs, folder: &Path, env: &dyn Environment) -> Result<Report, String> {
+    let version = args.flink_version.clone().or_else(|| version_beside(folder));
+    let alert = args.file.as_deref().and_then(|file| alert_settings(file, env));
+    match check_flink_conf(folder, version.as_deref(), alert.as_ref(), env) {
+        Ok(Some(report)) => Ok(report),
+        Ok(None) => Err(format!(
+            "{}: no configuration of Flink here; name the folder that holds config.yaml or flink-conf.yaml",
+            folder.display()
+        )),
+        Err(problem) => Err(problem.to_string()),
+    }
+}
+
+fn alert_settings(file: &Path, env: &dyn Environment) -> Option<AlertSettings> {
+    let text = env.read(file).ok()?;
+    Some(parse_file(&text, file, &MailDefaults::default(), env).0.alert)
+}
+
+/// Flink's version by the jars in the folder `lib` of the same installation.
+fn version_beside(folder: &Path) -> Option<String> {
+    let jars = std::fs::read_dir(folder.join("../lib")).ok()?;
+    let mut names = jars.filter_map(|jar| jar.ok()?.file_name().into_string().ok());
+    names.find_map(|name| flink_version(&name))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: CheckArgs,
+    }
+
+    fn judged(words: &[&str]) -> Result<(String, Verdict), String> {
+        let command = Command::try_parse_from([&["check"], words].concat()).map_err(|error| error.to_string())?;
+        judge(&command.args, &SystemEnvironment)
+    }
+
+    #[test]
+    fn the_example_and_the_schema_are_printed() {
+        assert!(judged(&["--example"]).unwrap().0.contains("[[target]]"));
+        let (schema, verdict) = judged(&["--schema"]).unwrap();
+        assert!(serde_json::from_str::<serde_json::Value>(&schema).is_ok());
+        assert_eq!(verdict, Verdict::Done);
+    }
+
+    #[test]
+    fn the_verdict_follows_errors_and_on_demand_warnings() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        let bad = path("bad.toml", "languge = 'en'\n");
+        let bare = path("bare.toml", "");
+        assert_eq!(judged(&[&bad]).unwrap().1, Verdict::Wrong);
+        assert_eq!(judged(&[&bare]).unwrap().1, Verdict::Done);
+        assert_eq!(judged(&[&bare, "--strict"]).unwrap().1, Verdict::Wrong);
+        assert!(judged(&[folder.path().join("missing").to_str().unwrap()]).unwrap_err().contains("check the path"));
+    }
+
+    #[test]
+    fn options_are_judged_as_they_stand_on_the_command_line() {
+        let (text, verdict) = judged(&["--options", "-agentpath:/x/libleaderwatch.so=confg=/lw.toml"]).unwrap();
+        assert!(text.contains("did you mean `config`?"), "{text}");
+        assert_eq!(verdict, Verdict::Wrong);
+    }
+
+    #[test]
+    fn a_cluster_is_judged_by_its_folder_and_the_version_beside_it() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir(home.path().join("conf")).unwrap();
+        std::fs::create_dir(home.path().join("lib")).unwrap();
+        std::fs::write(home.path().join("lib/flink-dist-2.3.0.jar"), "").unwrap();
+        std::fs::write(home.path().join("conf/config.yaml"), "high-availability:\n  type: NONE\n").unwrap();
+        let conf = home.path().join("conf");
+        let (text, verdict) = judged(&["--flink-conf", conf.to_str().unwrap()]).unwrap();
+        assert!(text.contains("(Flink 2.3.0)") && text.contains("no high availability"), "{text}");
+        assert_eq!(verdict, Verdict::Wrong);
+        let empty = judged(&["--flink-conf", home.path().to_str().unwrap()]);
+        assert!(empty.unwrap_err().contains("no configuration of Flink here"));
+    }
+
+    #[test]
+    fn it_is_called_wrongly_without_anything_to_check() {
+        assert!(judged(&[]).is_err());
+        assert!(judged(&["--strict"]).is_err());
+        assert!(judged(&["--example", "--schema"]).is_err());
+    }
+}

@@ -1,0 +1,32 @@
+//! The subcommands, one file or folder each, and what they share.
+
+use std::process::ExitCode;
+
+pub mod check;
+
+/// What a subcommand ends with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// Done, and nothing is wrong.
+    Done,
+    /// Something is wrong with what was looked at.
+    Wrong,
+    /// The command cannot do what it was called for.
+    Misuse,
+}
+
+impl From<Verdict> for ExitCode {
+    fn from(verdict: Verdict) -> ExitCode {
+        ExitCode::from(match verdict {
+            Verdict::Done => 0,
+            Verdict::Wrong => 1,
+            Verdict::Misuse => 2,
+        })
+    }
+}
+
+/// Says on standard error why the command ends, and returns the verdict.
+pub fn complain(verdict: Verdict, message: impl std::fmt::Display) -> Verdict {
+    eprintln!("leaderwatch: {message}");
+    verdict
+}
