@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -17,7 +18,7 @@ use super::rate::Limiter;
 use super::report::Progress;
 use super::sender::{Context, Route};
 use crate::alert::{Alert, Class};
-use crate::target::{Action, Digests, Manner, Notice, Outcome, Repeat, Target};
+use crate::target::{Action, Digests, Manner, Notice, Outcome, Repeat, Sending, Target};
 
 /// Notices that may wait in one lane. The outbox bounds the bytes.
 const QUEUE_ITEMS: usize = 1000;
@@ -118,6 +119,7 @@ impl Lane {
         let mut pace =
             Pace { limiter: Limiter::new(self.manner().rate), failures: 0, not_before: None, is_wish: false };
         let mut told = Told::default();
+        let mut heart = Heart::default();
         let mut stop = context.stop.clone();
         loop {
             if self.queue.lock().items.is_empty() {
@@ -128,6 +130,7 @@ impl Lane {
                     () = self.wake.notified() => {}
                     _ = stop.changed() => {}
                     () = told.due() => told.repeat(&self.target(), &context).await,
+                    () = heart.due(self.manner().beat) => heart.beat(&self.target(), &context).await,
                 }
                 continue;
             }
@@ -364,6 +367,37 @@ impl Told {
     }
 }
 
+/// The signs of life that a receiver wants.
+#[derive(Default)]
+struct Heart {
+    last: Option<Instant>,
+    is_failing: bool,
+}
+
+impl Heart {
+    /// Waits until the next beat; the first one is due at once. For ever where none is wanted.
+    async fn due(&self, every: Option<Duration>) {
+        match (every, self.last) {
+            (None, _) => std::future::pending().await,
+            (Some(_), None) => {}
+            (Some(every), Some(last)) => sleep_until(last + every).await,
+        }
+    }
+
+    async fn beat(&mut self, target: &Arc<dyn Target>, context: &Context) {
+        self.last = Some(Instant::now());
+        match guard(|| target.beat()).await {
+            Outcome::Delivered { .. } => self.is_failing = false,
+            Outcome::Retry { reason, .. } | Outcome::Reject { reason } if !self.is_failing => {
+                self.is_failing = true;
+                let problem = Problem::new(format!("heartbeat `{}`", target.name()), reason);
+                context.report.report(Progress::Problem(problem));
+            }
+            Outcome::Retry { .. } | Outcome::Reject { .. } => {}
+        }
+    }
+}
+
 fn is_old(alert: &Alert, context: &Context) -> bool {
     let age = context.settings.clock.now().wall.duration_since(alert.occurred_at);
     SignedDuration::try_from(context.settings.max_age).is_ok_and(|max_age| age > max_age)
@@ -371,13 +405,13 @@ fn is_old(alert: &Alert, context: &Context) -> bool {
 
 /// Sends, and turns a panic or a send without end into an outcome.
 async fn send(target: &Arc<dyn Target>, notice: &Notice) -> Outcome {
-    let mut sending = match catch_unwind(AssertUnwindSafe(|| target.send(notice))) {
-        Ok(sending) => sending,
-        Err(_) => return fault(),
-    };
-    let guarded = poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| sending.as_mut().poll(context))) {
-        Ok(polled) => polled,
-        Err(_) => std::task::Poll::Ready(fault()),
+    guard(|| target.send(notice)).await
+}
+
+async fn guard<'a>(start: impl FnOnce() -> Sending<'a>) -> Outcome {
+    let Ok(mut sending) = catch_unwind(AssertUnwindSafe(start)) else { return fault() };
+    let guarded = poll_fn(|context| {
+        catch_unwind(AssertUnwindSafe(|| sending.as_mut().poll(context))).unwrap_or_else(|_| Poll::Ready(fault()))
     });
     match timeout(LONGEST_SEND, guarded).await {
         Ok(outcome) => outcome,

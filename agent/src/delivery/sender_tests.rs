@@ -76,6 +76,10 @@ impl Target for Fake {
     fn manner(&self) -> Manner {
         self.manner
     }
+    fn beat(&self) -> Sending<'_> {
+        self.got.lock().push((0, notice("beat", "")));
+        Box::pin(std::future::ready((self.answer)(self.got.lock().len(), &notice("beat", ""))))
+    }
     fn send<'a>(&'a self, notice: &'a Notice) -> Sending<'a> {
         let ms = u64::try_from(self.origin.elapsed().as_millis()).unwrap();
         let number = {
@@ -456,4 +460,19 @@ async fn targets_can_be_replaced_while_notices_wait() {
     let (_, lines) = rig.stop(seconds(1)).await;
     assert!(lines.contains(&"failed 1 gone 1 - the target is no longer configured".to_owned()), "{lines:?}");
     assert!(lines.contains(&"failed 2 gone 0 - no target of this name is configured".to_owned()), "{lines:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_heart_beats_at_once_and_then_at_its_interval_and_its_trouble_is_reported_once() {
+    let manner = Manner { beat: Some(seconds(60)), ..Manner::MACHINE };
+    let heart = Fake::new("heart", manner, |number, _| match number {
+        2..=4 => Outcome::retry("down"),
+        _ => Outcome::delivered(),
+    });
+    let rig = Rig::start(vec![route(&heart)], |_| {});
+    sleep(seconds(1)).await;
+    assert_eq!(heart.ids(), ["beat"]);
+    sleep(seconds(300)).await;
+    assert_eq!(heart.ids().len(), 6);
+    assert_eq!(rig.stop(seconds(1)).await.1, ["problem heartbeat `heart`"]);
 }

@@ -1,24 +1,38 @@
 //! Makes targets of what the configuration says of them.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Target;
+use super::alertmanager::{Alertmanager, AlertmanagerSettings};
+use super::dingtalk::{DingTalk, DingTalkSettings};
+use super::discord::Discord;
 use super::email::{BadEmail, Email, EmailSettings, Security, SmtpServer};
+use super::feishu::{Feishu, FeishuSettings};
+use super::heartbeat::Heartbeat;
 use super::http::{BadHttp, HttpClient, HttpSettings, Proxy};
+use super::kubernetes_event::{KubernetesEvent, KubernetesEventSettings, Token};
+use super::pagerduty::PagerDuty;
 use super::resolver::Resolver;
 use super::secret::{BadUrl, Secret, SecretUrl};
+use super::slack::Slack;
+use super::teams::Teams;
+use super::telegram::Telegram;
 use super::tls::{ClientCertificate, TlsSettings};
-use super::webhook::{Authorization, BadKey, SigningKey, Webhook, WebhookSettings};
+use super::webhook::{Authorization, BadKey, Format, SigningKey, Webhook, WebhookSettings};
+use super::wecom::WeCom;
 use crate::clock::Clock;
 use crate::config::{
-    ConnectionConfig, EmailConfig, KindSettings, Login, SecretError, SecretSource, SmtpSecurity, TargetSettings,
-    WebhookConfig,
+    ConnectionConfig, EmailConfig, KindSettings, KubernetesEventConfig, Login, SecretError, SecretSource, SmtpSecurity,
+    TargetSettings, WebhookConfig, WebhookFormat,
 };
 
 /// Longest time until a connection stands; within the target's whole time limit.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// What Kubernetes gives to each pod that has a service account.
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Why a target cannot be made. Holds no secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +49,8 @@ pub enum NotBuilt {
     Email(BadEmail),
     /// No code for this kind.
     Kind(&'static str),
+    /// Not in a pod of Kubernetes.
+    NoPod,
 }
 
 impl fmt::Display for NotBuilt {
@@ -45,6 +61,9 @@ impl fmt::Display for NotBuilt {
             NotBuilt::Key(key, error) => write!(out, "`{key}`: {error}"),
             NotBuilt::Http(error) => error.fmt(out),
             NotBuilt::Email(error) => error.fmt(out),
+            NotBuilt::NoPod => {
+                out.write_str("this is no pod of Kubernetes: set `url` to the address of the API server")
+            }
             NotBuilt::Kind(kind) => write!(out, "kind `{kind}` cannot be sent to by this version"),
         }
     }
@@ -82,8 +101,96 @@ impl Builder {
         match &settings.kind {
             KindSettings::Webhook(config) => self.webhook(&settings.name, config, connection),
             KindSettings::Email(config) => self.email(&settings.name, config, connection),
-            other => Err(NotBuilt::Kind(other.name())),
+            kind => self.service(&settings.name, kind, connection),
         }
+    }
+
+    /// The services that are spoken to over HTTP and need little.
+    fn service(
+        &self,
+        name: &str,
+        kind: &KindSettings,
+        connection: &ConnectionConfig,
+    ) -> Result<Arc<dyn Target>, NotBuilt> {
+        if let KindSettings::KubernetesEvent(config) = kind {
+            return self.kubernetes_event(name, config, connection);
+        }
+        let (name, http, clock) = (name.to_owned(), self.http(connection, None)?, Arc::clone(&self.clock));
+        let target: Arc<dyn Target> = match kind {
+            KindSettings::Slack(config) => Arc::new(Slack::new(name, url("url", &config.url)?, http)),
+            KindSettings::Teams(config) => Arc::new(Teams::new(name, url("url", &config.url)?, http)),
+            KindSettings::Discord(config) => Arc::new(Discord::new(name, url("url", &config.url)?, http)),
+            KindSettings::WeCom(config) => Arc::new(WeCom::new(name, url("url", &config.url)?, http)),
+            KindSettings::DingTalk(config) => {
+                let settings = DingTalkSettings {
+                    name,
+                    url: url("url", &config.url)?,
+                    secret: config.secret.as_ref().map(|source| secret("secret", source)).transpose()?,
+                    keywords: config.keywords.clone(),
+                    at_mobiles: config.at_mobiles.clone(),
+                    at_user_ids: config.at_user_ids.clone(),
+                    at_all: config.at_all,
+                };
+                Arc::new(DingTalk::new(settings, http, clock))
+            }
+            KindSettings::Feishu(config) => {
+                let settings = FeishuSettings {
+                    name,
+                    url: url("url", &config.url)?,
+                    secret: config.secret.as_ref().map(|source| secret("secret", source)).transpose()?,
+                    keywords: config.keywords.clone(),
+                };
+                Arc::new(Feishu::new(settings, http, clock))
+            }
+            KindSettings::Telegram(config) => {
+                let (api, token) = (url("url", &config.url)?, secret("token", &config.token)?);
+                Arc::new(Telegram::new(name, &api, &token, &config.chat_id, http))
+            }
+            KindSettings::PagerDuty(config) => {
+                let routing_key = secret("routing_key", &config.routing_key)?;
+                Arc::new(PagerDuty::new(name, url("url", &config.url)?, routing_key, http))
+            }
+            KindSettings::Alertmanager(config) => {
+                let settings = AlertmanagerSettings {
+                    name,
+                    urls: config.urls.iter().map(|source| url("urls", source)).collect::<Result<_, _>>()?,
+                    authorization: authorization(config.token.as_ref(), config.login.as_ref())?,
+                };
+                Arc::new(Alertmanager::new(settings, http, clock)?)
+            }
+            KindSettings::Heartbeat(config) => {
+                Arc::new(Heartbeat::new(name, url("url", &config.url)?, config.interval, http))
+            }
+            other => return Err(NotBuilt::Kind(other.name())),
+        };
+        Ok(target)
+    }
+
+    /// Where the settings name no server or token, those of the pod: the environment and the files that Kubernetes gives to
+    /// each pod.
+    fn kubernetes_event(
+        &self,
+        name: &str,
+        config: &KubernetesEventConfig,
+        connection: &ConnectionConfig,
+    ) -> Result<Arc<dyn Target>, NotBuilt> {
+        let api = match &config.url {
+            Some(source) => url("url", source)?,
+            None => pod_api().ok_or(NotBuilt::NoPod)?,
+        };
+        let token = match &config.token {
+            Some(source) => Token::Given(secret("token", source)?),
+            None => Token::File(Path::new(SERVICE_ACCOUNT).join("token")),
+        };
+        let mut connection = connection.clone();
+        let pod_ca = Path::new(SERVICE_ACCOUNT).join("ca.crt");
+        if connection.ca_file.is_none() && pod_ca.exists() {
+            connection.ca_file = Some(pod_ca);
+        }
+        let settings =
+            KubernetesEventSettings { name: name.to_owned(), api, token, namespace: config.namespace.clone() };
+        let http = self.http(&connection, None)?;
+        Ok(Arc::new(KubernetesEvent::new(settings, http, Arc::clone(&self.clock))))
     }
 
     fn webhook(
@@ -105,6 +212,10 @@ impl Builder {
             keys: config.secrets.iter().map(key).collect::<Result<_, _>>()?,
             authorization: authorization(config.token.as_ref(), config.login.as_ref())?,
             headers: config.headers.iter().map(header).collect::<Result<_, NotBuilt>>()?,
+            format: match config.format {
+                WebhookFormat::Plain => Format::Plain,
+                WebhookFormat::CloudEvents => Format::CloudEvents,
+            },
         };
         let http = self.http(connection, client_certificate)?;
         Ok(Arc::new(Webhook::new(settings, http, Arc::clone(&self.clock))?))
@@ -159,6 +270,14 @@ impl Builder {
         };
         Ok(HttpClient::new(&settings, &self.resolver)?)
     }
+}
+
+/// The API server as Kubernetes names it to each pod.
+fn pod_api() -> Option<SecretUrl> {
+    let host = std::env::var("KUBERNETES_SERVICE_HOST").ok().filter(|host| !host.is_empty())?;
+    let port = std::env::var("KUBERNETES_SERVICE_PORT").unwrap_or_else(|_| "443".to_owned());
+    let host = if host.contains(':') { format!("[{host}]") } else { host };
+    SecretUrl::parse(&format!("https://{host}:{port}")).ok()
 }
 
 fn secret(key: &'static str, source: &SecretSource) -> Result<Secret, NotBuilt> {

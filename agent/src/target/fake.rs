@@ -13,7 +13,16 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
+use super::http::{HttpClient, HttpSettings, Proxy};
+use super::resolver::Resolver;
 use super::secret::SecretUrl;
+
+/// A client without a proxy, that waits half a second.
+pub(crate) fn http_client() -> HttpClient {
+    let timeout = Duration::from_millis(500);
+    let settings = HttpSettings { proxy: Proxy::None, timeout, ..HttpSettings::default() };
+    HttpClient::new(&settings, &Resolver::default()).unwrap()
+}
 
 /// How a receiver treats one request.
 #[derive(Debug, Clone)]

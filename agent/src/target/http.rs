@@ -134,6 +134,20 @@ impl HttpClient {
         Ok(HttpClient { client, timeout: settings.timeout })
     }
 
+    /// Posts JSON and lets the target judge the reply.
+    pub async fn deliver(
+        &self,
+        url: &SecretUrl,
+        headers: HeaderMap,
+        body: &Value,
+        judge: impl Fn(&Reply) -> Outcome,
+    ) -> Outcome {
+        match self.post_json(url, headers, body).await {
+            Ok(reply) => judge(&reply),
+            Err(outcome) => outcome,
+        }
+    }
+
     /// Posts JSON.
     pub async fn post_json(&self, url: &SecretUrl, headers: HeaderMap, body: &Value) -> Result<Reply, Outcome> {
         let body = serde_json::to_vec(body).map_err(|error| Outcome::reject(format!("no JSON: {error}")))?;
@@ -215,6 +229,20 @@ impl Reply {
     /// How long the receiver wants us to wait: header `Retry-After`, in seconds or as a date (RFC 9110, 10.2.3).
     pub fn retry_after(&self) -> Option<Duration> {
         parse_retry_after(self.headers.get(RETRY_AFTER)?.to_str().ok()?, Timestamp::now())
+    }
+
+    /// For receivers that say in the body whether they took the message: a success by status whose body does not say so, such
+    /// as the page of a proxy, or half a reply.
+    pub fn unclear(&self) -> Outcome {
+        let what = if self.is_whole { "something else than the receiver does" } else { "without an end" };
+        self.failure().unwrap_or_else(|| Outcome::retry(format!("answered {} {what}{}", self.status, self.excerpt())))
+    }
+
+    /// How far this host's clock is ahead of the receiver's, in seconds; by header `Date`.
+    pub fn clock_ahead_seconds(&self) -> Option<i64> {
+        let date = self.headers.get(reqwest::header::DATE)?.to_str().ok()?;
+        let theirs = jiff::fmt::rfc2822::parse(date).ok()?.timestamp();
+        Some(Timestamp::now().as_second() - theirs.as_second())
     }
 
     /// The body as JSON, if it is whole and JSON.

@@ -1,18 +1,33 @@
 //! Receivers of alerts: one file for each kind. A target only says how a send ended; when to try again is the
 //! delivery's business.
 
+pub mod alertmanager;
 mod build;
+pub mod cloud_events;
+pub mod dingtalk;
+pub mod discord;
 pub mod email;
 #[cfg(test)]
 mod fake;
 #[cfg(test)]
 mod fake_smtp;
+pub mod feishu;
+pub mod heartbeat;
 pub mod http;
+pub mod kubernetes_event;
+pub mod pagerduty;
 pub mod resolver;
+mod robot;
 pub mod secret;
+pub mod slack;
+#[cfg(test)]
+mod table_tests;
+pub mod teams;
+pub mod telegram;
 pub mod text;
 pub mod tls;
 pub mod webhook;
+pub mod wecom;
 
 pub use self::build::{Builder, NotBuilt};
 
@@ -143,11 +158,14 @@ pub struct Manner {
     pub repeat: Option<Repeat>,
     /// Whether a later notice of the same alert changes the earlier one in place, so that it may go at once.
     pub updates_in_place: bool,
+    /// How often [`Target::beat`] is called, alerts or not.
+    pub beat: Option<Duration>,
 }
 
 impl Manner {
     /// A machine without limits that wants each notice once.
-    pub const MACHINE: Manner = Manner { rate: None, digests: Digests::Never, repeat: None, updates_in_place: false };
+    pub const MACHINE: Manner =
+        Manner { rate: None, digests: Digests::Never, repeat: None, updates_in_place: false, beat: None };
 
     /// A place where people read, with its limit.
     pub const fn people(messages: u32, per: Duration) -> Manner {
@@ -167,6 +185,10 @@ pub trait Target: Send + Sync {
     /// What the delivery must know of it.
     fn manner(&self) -> Manner {
         Manner::MACHINE
+    }
+    /// Says that the agent lives, where [`Manner::beat`] asks for it.
+    fn beat(&self) -> Sending<'_> {
+        Box::pin(std::future::ready(Outcome::delivered()))
     }
     /// Sends once, within the target's own time limit.
     fn send<'a>(&'a self, notice: &'a Notice) -> Sending<'a>;

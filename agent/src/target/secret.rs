@@ -80,6 +80,14 @@ impl SecretUrl {
         SecretUrl(url)
     }
 
+    /// The address with its last segment replaced by this path.
+    pub fn with_last_segment(&self, path: &str) -> SecretUrl {
+        let mut url = self.0.clone();
+        let folder = url.path().rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
+        url.set_path(&format!("{folder}/{path}"));
+        SecretUrl(url)
+    }
+
     /// `text` without any part of the address beyond scheme and host.
     pub fn scrub(&self, text: &str) -> String {
         let mut clean = text.replace(self.0.as_str(), "…");

@@ -1,5 +1,7 @@
 //! Texts that fit: cut to a receiver's limit in its own unit, and free of what would break its format.
 
+use serde_json::Value;
+
 /// What a text ends with that was cut.
 const ELLIPSIS: char = '…';
 
@@ -32,6 +34,37 @@ fn cut(text: &str, limit: usize, size: impl Fn(char) -> usize) -> String {
     }
     kept.push(ELLIPSIS);
     kept
+}
+
+/// The message with as much of `text` as keeps its JSON within `limit` bytes, which also counts what JSON escapes.
+pub fn fit_json(text: &str, limit: usize, message: impl Fn(&str) -> Value) -> Value {
+    let mut room = text.len();
+    loop {
+        let built = message(&cut_bytes(text, room));
+        let size = built.to_string().len();
+        if size <= limit || room == 0 {
+            return built;
+        }
+        // Escapes and what is built around each line grow with the text, so the room shrinks by what the whole is too big.
+        room = (room * limit / size).min(room - 1);
+    }
+}
+
+/// The text with a mark before each character of `markup` that takes its meaning away.
+pub fn escape(text: &str, markup: &str, mark: char) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        if markup.contains(character) {
+            escaped.push(mark);
+        }
+        escaped.push(character);
+    }
+    escaped
+}
+
+/// The text without line feeds' and tabs' fellow control characters, which no receiver shows and some refuse.
+pub fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
 /// The text on one line, without control characters.
@@ -67,6 +100,12 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn no_message_is_over_its_limit(text in "(\\PC|[\u{0}-\u{1f}]|\\\\|\"){0,300}", limit in 20..400usize) {
+            let message = fit_json(&text, limit, |text| serde_json::json!({"text": text}));
+            prop_assert!(message.to_string().len() <= limit);
+        }
+
         #[test]
         fn no_cut_is_over_its_limit(text in "\\PC{0,60}", limit in 0..80usize) {
             prop_assert!(cut_bytes(&text, limit).len() <= limit);

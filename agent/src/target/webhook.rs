@@ -13,7 +13,7 @@ use ring::hmac;
 
 use super::http::{BadHttp, HttpClient, add_header};
 use super::secret::{Secret, SecretUrl};
-use super::{Notice, Outcome, Sending, Target};
+use super::{Notice, Outcome, Sending, Target, cloud_events};
 use crate::clock::Clock;
 
 /// Fewest bytes of a key: the specification asks for 24 to 64; shorter ones can be guessed.
@@ -32,6 +32,18 @@ pub struct WebhookSettings {
     pub authorization: Option<Authorization>,
     /// More headers.
     pub headers: Vec<(String, Secret)>,
+    /// What is posted.
+    pub format: Format,
+}
+
+/// What a webhook posts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// The alert's JSON.
+    #[default]
+    Plain,
+    /// The alert's JSON in a CloudEvents 1.0 envelope.
+    CloudEvents,
 }
 
 /// Who we are, to the receiver.
@@ -112,7 +124,11 @@ impl Webhook {
     }
 
     async fn post(&self, notice: &Notice) -> Outcome {
-        let body = match serde_json::to_vec(&notice.alert) {
+        let (content_type, body) = match self.settings.format {
+            Format::Plain => ("application/json", serde_json::to_vec(&notice.alert)),
+            Format::CloudEvents => (cloud_events::CONTENT_TYPE, serde_json::to_vec(&cloud_events::event(notice))),
+        };
+        let body = match body {
             Ok(body) => body,
             Err(error) => return Outcome::reject(format!("the alert is no JSON: {error}")),
         };
@@ -120,7 +136,7 @@ impl Webhook {
             Ok(headers) => headers,
             Err(error) => return Outcome::reject(error.to_string()),
         };
-        match self.http.post(&self.settings.url, headers, "application/json", body).await {
+        match self.http.post(&self.settings.url, headers, content_type, body).await {
             Ok(reply) => reply.failure().unwrap_or_else(Outcome::delivered),
             Err(outcome) => outcome,
         }
@@ -141,7 +157,8 @@ impl Webhook {
 }
 
 impl Authorization {
-    fn header(&self) -> Secret {
+    /// The header's value.
+    pub(super) fn header(&self) -> Secret {
         match self {
             Authorization::Bearer(token) => Secret::new(format!("Bearer {}", token.expose())),
             Authorization::Basic { user, password } => {
@@ -183,6 +200,7 @@ mod tests {
             keys: Vec::new(),
             authorization: None,
             headers: Vec::new(),
+            format: Format::Plain,
         };
         change(&mut settings);
         let http = HttpSettings { proxy: Proxy::None, ..HttpSettings::default() };
@@ -254,6 +272,20 @@ mod tests {
         {
             assert_eq!(send(|_| {}, behaviour).await.0, Outcome::delivered());
         }
+    }
+
+    #[tokio::test]
+    async fn a_cloud_event_says_so_and_is_signed_as_a_whole() {
+        let key = SigningKey::parse(KEY).unwrap();
+        let change = |settings: &mut WebhookSettings| {
+            settings.format = Format::CloudEvents;
+            settings.keys = vec![key.clone()];
+        };
+        let (_, request) = send(change, Behaviour::reply(202, "")).await;
+        assert_eq!(request.header("content-type"), Some("application/cloudevents+json; charset=UTF-8"));
+        assert_eq!(request.json()["data"]["id"], "0123abcd");
+        let expected = key.sign("0123abcd", 1_767_225_600, &request.body);
+        assert_eq!(request.header("webhook-signature"), Some(expected.as_str()));
     }
 
     #[tokio::test]

@@ -1,0 +1,101 @@
+//! Slack incoming webhooks.
+//!
+//! Delivered is status 200 with the body `ok` and nothing else (docs.slack.dev, "Sending messages using incoming
+//! webhooks"). Text goes as `plain_text`, in which nothing is markup and nobody is pinged.
+
+use std::time::Duration;
+
+use reqwest::header::HeaderMap;
+use serde_json::{Value, json};
+
+use super::http::{HttpClient, Reply};
+use super::secret::SecretUrl;
+use super::text::{cut_characters, one_line, printable};
+use super::{Manner, Notice, Outcome, Sending, Target};
+use crate::alert::Alert;
+
+/// Characters of a header block.
+const HEADER_CHARACTERS: usize = 150;
+/// Characters of a section.
+const SECTION_CHARACTERS: usize = 3000;
+
+/// A Slack channel.
+pub struct Slack {
+    name: String,
+    url: SecretUrl,
+    http: HttpClient,
+}
+
+impl Slack {
+    /// A channel by its webhook's address.
+    pub fn new(name: String, url: SecretUrl, http: HttpClient) -> Slack {
+        Slack { name, url, http }
+    }
+}
+
+impl Target for Slack {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn kind(&self) -> &'static str {
+        "slack"
+    }
+    fn manner(&self) -> Manner {
+        // One a second, with short bursts tolerated.
+        Manner::people(20, Duration::from_secs(20))
+    }
+    fn send<'a>(&'a self, notice: &'a Notice) -> Sending<'a> {
+        Box::pin(async move { self.http.deliver(&self.url, HeaderMap::new(), &message(&notice.alert), judge).await })
+    }
+}
+
+fn message(alert: &Alert) -> Value {
+    let title = one_line(&alert.title);
+    let plain = |text: &str, limit| json!({"type": "plain_text", "text": cut_characters(text, limit), "emoji": false});
+    let mut blocks = vec![json!({"type": "header", "text": plain(&title, HEADER_CHARACTERS)})];
+    let text = printable(&alert.text);
+    if !text.trim().is_empty() {
+        blocks.push(json!({"type": "section", "text": plain(text.trim(), SECTION_CHARACTERS)}));
+    }
+    // The outer text is what notifications show; it is markup, in which these three characters count.
+    let shown = title.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    json!({"text": shown, "blocks": blocks})
+}
+
+fn judge(reply: &Reply) -> Outcome {
+    if reply.status == 200 && reply.is_whole && reply.text().trim() == "ok" {
+        return Outcome::delivered();
+    }
+    match (reply.status, reply.json().and_then(|json| json["retry_after"].as_f64())) {
+        (429, Some(seconds)) if reply.retry_after().is_none() => {
+            let after = Duration::try_from_secs_f64(seconds).ok();
+            Outcome::Retry { after, reason: format!("answered 429{}", reply.excerpt()) }
+        }
+        _ => reply.unclear(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::test_notice;
+
+    #[test]
+    fn a_name_full_of_markup_pings_nobody() {
+        let mut alert = test_notice("1", "<!channel> *job* & <@U1>\u{7}").alert;
+        alert.title = "job <!here>\n& more".into();
+        let message = message(&alert);
+        assert_eq!(message["text"], "job &lt;!here&gt; &amp; more");
+        assert_eq!(message["blocks"][1]["text"]["type"], "plain_text");
+        assert_eq!(message["blocks"][1]["text"]["text"], "<!channel> *job* & <@U1>");
+    }
+
+    #[test]
+    fn texts_keep_to_the_limits() {
+        let mut alert = test_notice("1", &"长".repeat(10_000)).alert;
+        alert.title = "标".repeat(1000);
+        let message = message(&alert);
+        let length = |value: &Value| value["text"]["text"].as_str().unwrap().chars().count();
+        assert_eq!((length(&message["blocks"][0]), length(&message["blocks"][1])), (150, 3000));
+    }
+}

@@ -1,0 +1,251 @@
+//! Every kind of receiver over HTTP against the answers that its provider gives, and against those that none should.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::alertmanager::{Alertmanager, AlertmanagerSettings};
+use super::dingtalk::{DingTalk, DingTalkSettings};
+use super::discord::Discord;
+use super::fake::{Behaviour, FakeHttp, http_client};
+use super::feishu::{Feishu, FeishuSettings};
+use super::kubernetes_event::{KubernetesEvent, KubernetesEventSettings, Token};
+use super::pagerduty::PagerDuty;
+use super::secret::{Secret, SecretUrl};
+use super::slack::Slack;
+use super::teams::Teams;
+use super::telegram::Telegram;
+use super::webhook::{Format, Webhook, WebhookSettings};
+use super::wecom::WeCom;
+use super::{Outcome, Target};
+use crate::clock::ManualClock;
+use crate::delivery::test_notice;
+
+const SECRET: &str = "5ecret-token";
+
+fn target(kind: &str, url: SecretUrl) -> Box<dyn Target> {
+    let (name, http, clock) = ("name".to_owned(), http_client(), Arc::new(ManualClock::default()));
+    match kind {
+        "webhook" => {
+            let (keys, authorization, headers, format) = (Vec::new(), None, Vec::new(), Format::Plain);
+            let settings = WebhookSettings { name, url, keys, authorization, headers, format };
+            Box::new(Webhook::new(settings, http, clock).unwrap())
+        }
+        "slack" => Box::new(Slack::new(name, url, http)),
+        "teams" => Box::new(Teams::new(name, url, http)),
+        "discord" => Box::new(Discord::new(name, url, http)),
+        "wecom" => Box::new(WeCom::new(name, url, http)),
+        "dingtalk" => {
+            let settings = DingTalkSettings {
+                name,
+                url,
+                secret: Some(Secret::new(SECRET)),
+                keywords: Vec::new(),
+                at_mobiles: Vec::new(),
+                at_user_ids: Vec::new(),
+                at_all: false,
+            };
+            Box::new(DingTalk::new(settings, http, clock))
+        }
+        "feishu" => {
+            let settings = FeishuSettings { name, url, secret: Some(Secret::new(SECRET)), keywords: Vec::new() };
+            Box::new(Feishu::new(settings, http, clock))
+        }
+        "telegram" => Box::new(Telegram::new(name, &url, &Secret::new(SECRET), "-5", http)),
+        "pagerduty" => Box::new(PagerDuty::new(name, url, Secret::new(SECRET), http)),
+        "alertmanager" => {
+            let settings = AlertmanagerSettings { name, urls: vec![url], authorization: None };
+            Box::new(Alertmanager::new(settings, http, clock).unwrap())
+        }
+        "kubernetes_event" => {
+            let token = Token::Given(Secret::new(SECRET));
+            let settings = KubernetesEventSettings { name, api: url, token, namespace: Some("flink".into()) };
+            Box::new(KubernetesEvent::new(settings, http, clock))
+        }
+        other => panic!("{other}"),
+    }
+}
+
+const KINDS: [&str; 11] = [
+    "webhook",
+    "slack",
+    "teams",
+    "discord",
+    "dingtalk",
+    "feishu",
+    "wecom",
+    "telegram",
+    "pagerduty",
+    "alertmanager",
+    "kubernetes_event",
+];
+
+/// `delivered RECEIPT`, `retry`, `retry SECONDS` or `reject`.
+async fn outcome(kind: &str, behaviour: Behaviour) -> (String, String) {
+    let server = FakeHttp::start(vec![behaviour]).await;
+    let url = server.url(&format!("/hook/{SECRET}?key={SECRET}"));
+    let notice = test_notice("abc", "text");
+    match target(kind, url).send(&notice).await {
+        Outcome::Delivered { receipt } => (format!("delivered {}", receipt.unwrap_or_default()), String::new()),
+        Outcome::Retry { after: None, reason } => ("retry".into(), reason),
+        Outcome::Retry { after: Some(after), reason } => (format!("retry {}", after.as_secs()), reason),
+        Outcome::Reject { reason } => ("reject".into(), reason),
+    }
+}
+
+#[tokio::test]
+async fn the_providers_own_answers() {
+    let teams = "delivered accepted; Teams does not confirm that it is shown";
+    let table = [
+        ("webhook", 200, "", "delivered "),
+        ("webhook", 410, "", "reject"),
+        ("slack", 200, "ok", "delivered "),
+        ("slack", 200, "no_text", "retry"),
+        ("slack", 400, "invalid_payload", "reject"),
+        ("slack", 403, "action_prohibited", "reject"),
+        ("slack", 404, "channel_not_found", "reject"),
+        ("slack", 410, "channel_is_archived", "reject"),
+        ("slack", 429, r#"{"retry_after":1,"ok":false,"error":"rate_limited"}"#, "retry 1"),
+        ("slack", 500, "rollup_error", "retry"),
+        ("teams", 200, "", teams),
+        ("teams", 202, "", teams),
+        ("teams", 400, "Bad payload", "reject"),
+        ("teams", 429, "", "retry"),
+        ("discord", 200, r#"{"id":"1234","channel_id":"5"}"#, "delivered 1234"),
+        ("discord", 204, "", "delivered "),
+        ("discord", 401, r#"{"message":"Invalid Webhook Token","code":50027}"#, "reject"),
+        ("discord", 404, r#"{"message":"Unknown Webhook","code":10015}"#, "reject"),
+        ("discord", 429, r#"{"message":"You are being rate limited.","retry_after":2.5,"global":false}"#, "retry 2"),
+        ("dingtalk", 200, r#"{"errcode":0,"errmsg":"ok"}"#, "delivered "),
+        ("dingtalk", 200, r#"{"errcode":130101,"errmsg":"send too fast, exceed 20 times per minute"}"#, "retry 60"),
+        ("dingtalk", 200, r#"{"errcode":410100,"errmsg":"too fast"}"#, "retry 60"),
+        ("dingtalk", 200, r#"{"errcode":310000,"errmsg":"sign not match"}"#, "reject"),
+        ("dingtalk", 200, r#"{"errcode":310000,"errmsg":"keywords not in content"}"#, "reject"),
+        ("dingtalk", 200, r#"{"errcode":300001,"errmsg":"token is not exist"}"#, "reject"),
+        ("dingtalk", 200, r#"{"errcode":-1,"errmsg":"system busy"}"#, "retry"),
+        (
+            "feishu",
+            200,
+            r#"{"code":0,"msg":"success","data":{},"StatusCode":0,"StatusMessage":"success"}"#,
+            "delivered ",
+        ),
+        ("feishu", 200, r#"{"StatusCode":0,"StatusMessage":"success"}"#, "delivered "),
+        ("feishu", 200, r#"{"code":19021,"msg":"sign match fail or timestamp is not within one hour"}"#, "reject"),
+        ("feishu", 200, r#"{"code":19024,"msg":"Key Words Not Found"}"#, "reject"),
+        ("feishu", 400, r#"{"code":9499,"msg":"too many request"}"#, "retry 60"),
+        ("feishu", 400, r#"{"code":9499,"msg":"Bad Request"}"#, "reject"),
+        ("feishu", 200, r#"{"code":11232,"msg":"frequency limited"}"#, "retry 60"),
+        ("wecom", 200, r#"{"errcode":0,"errmsg":"ok"}"#, "delivered "),
+        ("wecom", 200, r#"{"errcode":93000,"errmsg":"invalid webhook url"}"#, "reject"),
+        ("wecom", 200, r#"{"errcode":45009,"errmsg":"api freq out of limit"}"#, "retry 60"),
+        ("telegram", 200, r#"{"ok":true,"result":{"message_id":77}}"#, "delivered 77"),
+        (
+            "telegram",
+            429,
+            r#"{"ok":false,"error_code":429,"description":"Too Many Requests: retry after 34","parameters":{"retry_after":34}}"#,
+            "retry 34",
+        ),
+        ("telegram", 401, r#"{"ok":false,"error_code":401,"description":"Unauthorized"}"#, "reject"),
+        ("telegram", 400, r#"{"ok":false,"error_code":400,"description":"Bad Request: chat not found"}"#, "reject"),
+        (
+            "telegram",
+            400,
+            r#"{"ok":false,"error_code":400,"description":"group upgraded","parameters":{"migrate_to_chat_id":-100}}"#,
+            "retry",
+        ),
+        ("telegram", 502, r#"{"ok":false,"error_code":502,"description":"Bad Gateway"}"#, "retry"),
+        ("pagerduty", 202, r#"{"status":"success","message":"Event processed","dedup_key":"abc"}"#, "delivered abc"),
+        ("pagerduty", 200, "", "retry"),
+        ("pagerduty", 400, r#"{"status":"invalid event","errors":["Length of 'routing_key'"]}"#, "reject"),
+        ("pagerduty", 429, "", "retry 60"),
+        ("alertmanager", 200, "", "delivered 1 of 1 members"),
+        ("alertmanager", 400, "start time must be before end time", "reject"),
+        ("kubernetes_event", 201, r#"{"metadata":{"name":"leaderwatch.abc"}}"#, "delivered leaderwatch.abc"),
+        ("kubernetes_event", 422, r#"{"reason":"Invalid"}"#, "reject"),
+    ];
+    for (kind, status, body, expected) in table {
+        let (seen, reason) = outcome(kind, Behaviour::reply(status, body)).await;
+        assert_eq!(seen, expected, "{kind} {status} {body}: {reason}");
+        assert!(!reason.contains(SECRET), "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn what_no_receiver_should_answer() {
+    for kind in KINDS {
+        let by_status = kind == "webhook" || kind == "alertmanager" || kind == "teams";
+        // Whose success stands in the body is not believed without it.
+        let on_half = if by_status { "delivered" } else { "retry" };
+        let table = [
+            ("an HTML page", Behaviour::reply(200, "<html>Log in</html>"), on_half),
+            ("an empty body", Behaviour::reply(200, ""), on_half),
+            ("half a reply", Behaviour::HalfReply("ok"), on_half),
+            ("a body without end", Behaviour::Endless, on_half),
+            ("silence", Behaviour::Silent, "retry"),
+            ("a reset", Behaviour::Reset, "retry"),
+            ("a closed connection", Behaviour::Close, "retry"),
+            ("no HTTP", Behaviour::reply(0, "SSH-2.0-OpenSSH"), "retry"),
+            ("trouble", Behaviour::reply(503, "<html>Service Unavailable</html>"), "retry"),
+            ("trouble with a wish", Behaviour::reply(503, "").with_header("retry-after", "120"), "retry 120"),
+            ("too many with a wish", Behaviour::reply(429, "").with_header("retry-after", "120"), "retry 120"),
+            ("not found", Behaviour::reply(404, "<html>Not Found</html>"), "reject"),
+            ("a redirect", Behaviour::reply(302, "").with_header("location", "http://127.0.0.1:1/"), "reject"),
+        ];
+        for (what, behaviour, expected) in table {
+            let (seen, reason) = outcome(kind, behaviour).await;
+            let is_right = seen == expected || (expected == "delivered" && seen.starts_with("delivered"));
+            assert!(is_right, "{kind}, {what}: {seen} ({reason})");
+            assert!(!reason.contains(SECRET), "{kind}, {what}: {reason}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_telegram_group_that_was_upgraded_gets_the_next_attempt_under_its_new_id() {
+    let moved =
+        r#"{"ok":false,"error_code":400,"description":"group upgraded","parameters":{"migrate_to_chat_id":-100}}"#;
+    let server = FakeHttp::start(vec![Behaviour::reply(400, moved), Behaviour::reply(200, r#"{"ok":true}"#)]).await;
+    let chat = target("telegram", server.url(""));
+    let notice = test_notice("abc", "text");
+    assert!(matches!(chat.send(&notice).await, Outcome::Retry { .. }));
+    assert_eq!(chat.send(&notice).await, Outcome::delivered());
+    let ids: Vec<_> = server.requests().iter().map(|request| request.json()["chat_id"].clone()).collect();
+    assert_eq!(ids, [-5, -100]);
+    assert_eq!(server.requests()[0].target, format!("/bot{SECRET}/sendMessage"));
+}
+
+#[tokio::test]
+async fn a_wrong_clock_is_named_where_a_signature_is_refused() {
+    let refused = Behaviour::reply(200, r#"{"errcode":310000,"errmsg":"sign not match"}"#)
+        .with_header("date", "Sun, 06 Nov 1994 08:49:37 GMT");
+    let (_, reason) = outcome("dingtalk", refused).await;
+    assert!(reason.contains("this host's clock is ") && reason.ends_with("ahead of the receiver's: set it right"));
+}
+
+/// Job names, labels and texts full of what breaks formats stay JSON, and within the time that people wait.
+#[tokio::test]
+async fn hostile_texts_stay_valid_for_each_receiver() {
+    let hostile = "\u{0}\u{7}\u{1b}[31m\"\\</script>{{7*7}}<!channel>@everyone\r\n.\r\n👩‍👩‍👧‍👦\u{202e}]]>".repeat(200);
+    for kind in KINDS {
+        let server = FakeHttp::start(vec![Behaviour::reply(200, "ok")]).await;
+        let mut notice = test_notice("abc", &hostile);
+        notice.alert.title.clone_from(&hostile);
+        notice.alert.labels.insert("x\"y".into(), hostile.clone());
+        target(kind, server.url("/")).send(&notice).await;
+        let request = server.requests().remove(0);
+        let json = request.json();
+        assert!(json.is_object() || json.is_array(), "{kind}");
+        // The widest limit of all; each receiver's own is tested beside it.
+        assert!(request.body.len() < 512 * 1024, "{kind}: {}", request.body.len());
+    }
+    assert!(hostile.len() > 10_000);
+}
+
+#[test]
+fn every_place_where_people_read_has_a_limit_and_takes_digests() {
+    for kind in ["slack", "teams", "discord", "dingtalk", "feishu", "wecom", "telegram"] {
+        let manner = target(kind, SecretUrl::parse("http://h/").unwrap()).manner();
+        assert_eq!(manner.digests, super::Digests::OfBacklog, "{kind}");
+        let rate = manner.rate.unwrap();
+        assert!(rate.per <= Duration::from_secs(60) && rate.messages.get() <= 20, "{kind}");
+    }
+}
