@@ -45,6 +45,8 @@ impl AlertSettings {
             schema: 1,
             id,
             class,
+            resolves: None,
+            drill: false,
             severity: Severity::Critical,
             cluster: self.cluster.clone(),
             namespace: self.namespace.clone(),

@@ -1,6 +1,7 @@
 //! From facts to alerts: which changes of leadership people are told of, once, and in what words.
 
 mod alerts;
+pub mod drill;
 mod effect;
 mod election;
 mod flapping;
@@ -14,4 +15,4 @@ pub use alerts::Alerts;
 pub use effect::{AlertSettings, Audience, Effect};
 pub use id::alert_id;
 pub use model::{Alert, Cause, Class, Member, Severity};
-pub use text::Texts;
+pub use text::{BadTemplate, OwnTexts, Texts};

@@ -79,6 +79,12 @@ pub struct Alert {
     pub id: String,
     /// What it is about.
     pub class: Class,
+    /// What has ended, where the class is `resolved`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub resolves: Option<Class>,
+    /// True for a drill: nothing has happened.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub drill: bool,
     /// How bad it is.
     pub severity: Severity,
     /// Name of the Flink cluster.

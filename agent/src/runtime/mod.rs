@@ -28,7 +28,7 @@ pub use self::hook_states::{HookState, HookStates};
 
 use self::disk::{Answer, Disk, DiskQueue, DiskSettings, DiskTasks, Task, Writing};
 use self::dispatcher::{Dispatcher, LONGEST_STOP, ReportToDisk, Said, Wanting};
-use crate::alert::{AlertSettings, Alerts, Texts};
+use crate::alert::{AlertSettings, Alerts, OwnTexts, Texts};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{self, Settings, SystemEnvironment};
 use crate::delivery::sender::CHANNEL_COMMANDS;
@@ -136,6 +136,11 @@ impl Setup {
             log::warn!("{problem}");
             self.record(&disk, Event::problem("configuration", problem.to_string()));
         }
+        let (texts, bad) = Texts::new(settings.language, settings.time_zone.clone(), OwnTexts::default());
+        for template in bad {
+            log::warn!("{template}");
+            self.record(&disk, Event::problem("configuration", template.to_string()));
+        }
         let routes = self.routes(&settings, &disk);
         self.record(&disk, self.started(&settings, &routes));
         let (sender, commands) = mpsc::channel(CHANNEL_COMMANDS);
@@ -144,7 +149,7 @@ impl Setup {
         self.start_disk(&settings, tasks, answers_in, sender.clone());
         let sender_ended = self.start_sender(&settings, routes, ReportToDisk(disk.clone()), commands);
         let dispatcher = Dispatcher {
-            alerts: Alerts::new(alert_settings(&settings)),
+            alerts: Alerts::new(alert_settings(&settings, Arc::new(texts))),
             board: self.board,
             changes: self.changes,
             clock: self.clock,
@@ -266,7 +271,7 @@ fn wanting(route: &Route, settings: &Settings) -> Wanting {
     }
 }
 
-fn alert_settings(settings: &Settings) -> AlertSettings {
+fn alert_settings(settings: &Settings, texts: Arc<Texts>) -> AlertSettings {
     AlertSettings {
         cluster: settings.cluster.clone(),
         namespace: settings.namespace.clone(),
@@ -277,7 +282,7 @@ fn alert_settings(settings: &Settings) -> AlertSettings {
         resolve_after: settings.alert.resolve_after,
         one_id_for_all: settings.observer.flink_version.as_deref().is_some_and(has_one_id_for_all),
         observer: settings.observer.clone(),
-        texts: Arc::new(Texts::default()),
+        texts,
     }
 }
 

@@ -18,6 +18,8 @@ pub(crate) fn notice(message_id: &str, text: &str) -> Notice {
             schema: 1,
             id: message_id.into(),
             class: Class::Failover,
+            resolves: None,
+            drill: false,
             severity: Severity::Critical,
             cluster: "orders".into(),
             namespace: None,
