@@ -23,7 +23,7 @@ pub use crate::settings::{HighAvailability, Timeouts};
 use crate::wait;
 
 /// Longest time for a process of the cluster to be ready on a busy machine.
-const START_LIMIT: Duration = Duration::from_secs(90);
+const START_LIMIT: Duration = Duration::from_secs(240);
 
 /// What a cluster is to be like; every field has a sound default.
 #[derive(Debug, Clone)]
