@@ -23,7 +23,7 @@ pub use crate::settings::{HighAvailability, Timeouts};
 use crate::wait;
 
 /// Longest time for a process of the cluster to be ready on a busy machine.
-const START_LIMIT: Duration = Duration::from_secs(90);
+const START_LIMIT: Duration = Duration::from_secs(240);
 
 /// What a cluster is to be like; every field has a sound default.
 #[derive(Debug, Clone)]
@@ -264,6 +264,11 @@ impl Server {
             .collect()
     }
 
+    /// What is on the console beside Flink's own log lines, which go there, too: the JVM's, the agent's and the job's words.
+    pub fn words(&self) -> String {
+        self.console().split_inclusive('\n').filter(|line| !line.starts_with("20")).collect()
+    }
+
     /// The records of the alert log beside Flink's log, rotated files too.
     ///
     /// # Errors
@@ -448,11 +453,14 @@ impl Cluster {
         let servers = self.zookeeper.iter().chain(&self.job_managers).chain(&self.task_managers);
         servers
             .map(|server| {
-                format!(
-                    "{}{}",
-                    tail(&server.name, "log", &server.log()),
-                    tail(&server.name, "console", &server.console())
-                )
+                let records: String =
+                    server.alert_log().unwrap_or_default().iter().map(|record| format!("{record}\n")).collect();
+                let log = server.log();
+                // Checkpoints, once a second, would be all that is seen.
+                let log: String = log.split_inclusive('\n').filter(|line| !line.contains("heckpoint ")).collect();
+                [("log", log), ("console", server.words()), ("alert log", records)]
+                    .map(|(what, text)| tail(&server.name, what, &text))
+                    .concat()
             })
             .collect()
     }
@@ -461,7 +469,7 @@ impl Cluster {
         let servers = self.zookeeper.iter_mut().chain(&mut self.job_managers).chain(&mut self.task_managers);
         for server in servers.filter(|server| server.process.is_some()) {
             if !server.runs() {
-                bail!("{} ended by itself: {}", server.name, tail(&server.name, "console", &server.console()));
+                bail!("{} ended by itself: {}", server.name, tail(&server.name, "console", &server.words()));
             }
         }
         Ok(())
@@ -640,7 +648,7 @@ fn hand_over(path: &Path, user: u32) -> Result<()> {
 }
 
 fn tail(name: &str, what: &str, text: &str) -> String {
-    const LINES: usize = 25;
+    const LINES: usize = 12;
     let lines: Vec<&str> = text.lines().collect();
     let last = &lines[lines.len().saturating_sub(LINES)..];
     if last.is_empty() { String::new() } else { format!("--- {name}, end of its {what} ---\n{}\n", last.join("\n")) }
