@@ -39,7 +39,8 @@ struct FullDisk(PathBuf);
 impl FullDisk {
     fn mount(at: &Path) -> Self {
         fs::create_dir(at).unwrap();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k,mode=777", "tmpfs"]).arg(at).status().unwrap();
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k,mode=777", "tmpfs"]).arg(at).status().unwrap();
         assert!(mounted.success(), "a tmpfs could not be mounted");
         let disk = Self(at.to_owned());
         // Ends by the error that is wanted.
@@ -89,7 +90,11 @@ fn flink_runs_on(version: &str, user: Option<u32>) {
         },
         Case {
             name: "a bad option",
-            options: vec![("webhok", "x".to_owned()), ("group_wait", "soon".to_owned()), ("webhook", sound_url.clone())],
+            options: vec![
+                ("webhok", "x".to_owned()),
+                ("group_wait", "soon".to_owned()),
+                ("webhook", sound_url.clone()),
+            ],
             logged: Some(("agent.problem", "webhok")),
             delivers: true,
         },
@@ -148,7 +153,8 @@ fn flink_runs_on(version: &str, user: Option<u32>) {
         builder = builder.user(user);
     }
     let mut cluster = builder.start().unwrap();
-    let jobs: Vec<String> = (0..=cases.len()).map(|index| cluster.submit(&format!("job-{index}"), PAUSE_MS).unwrap()).collect();
+    let jobs: Vec<String> =
+        (0..=cases.len()).map(|index| cluster.submit(&format!("job-{index}"), PAUSE_MS).unwrap()).collect();
     cluster.start_standby(1).unwrap();
     let leading = cluster.leader().unwrap();
     cluster.job_managers[leading].kill().unwrap();
@@ -185,14 +191,20 @@ fn flink_runs_on(version: &str, user: Option<u32>) {
         cluster.task_managers.iter_mut().map(|server| server.terminate(Duration::from_secs(60)).unwrap()).collect();
     println!("stopped in {stops:?}");
     for (case, stop) in cases.iter().zip(&stops[1..]) {
-        assert!(*stop <= stops[0] + STOP_GRACE, "with {} it took {stop:?} to stop, without the agent {:?}", case.name, stops[0]);
+        assert!(
+            *stop <= stops[0] + STOP_GRACE,
+            "with {} it took {stop:?} to stop, without the agent {:?}",
+            case.name,
+            stops[0]
+        );
     }
     cluster.finish();
 }
 
 /// How many numbers the job on each TaskManager let pass in the measured time.
 fn rates(servers: &[Server]) -> Vec<usize> {
-    let count = || servers.iter().map(|server| server.console().lines().filter(|line| line.starts_with("job-")).count());
+    let count =
+        || servers.iter().map(|server| server.console().lines().filter(|line| line.starts_with("job-")).count());
     let begin = Instant::now();
     let before: Vec<usize> = count().collect();
     std::thread::sleep(MEASURED.saturating_sub(begin.elapsed()));
@@ -217,7 +229,8 @@ fn reachable_installation(version: &str, user: Option<u32>, ground: &Path) -> In
         for (path, name) in [(&mut installation.flink_home, "flink"), (&mut installation.java_home, "java")] {
             let copy = ground.join(name);
             // Hard links where the file system allows.
-            let linked = |option: &str| Command::new("cp").arg(option).arg(&*path).arg(&copy).status().unwrap().success();
+            let linked =
+                |option: &str| Command::new("cp").arg(option).arg(&*path).arg(&copy).status().unwrap().success();
             assert!(linked("-alL") || linked("-aL"), "{} could not be copied", path.display());
             *path = copy;
         }

@@ -57,7 +57,10 @@ fn checked_jvms_and_other_agents(version: &str) {
         let console = cluster.task_managers[index].console();
         assert!(console.contains("BeforeAgent: rewrote"), "the other agent works");
         assert!(console.contains("BeforeAgent: notifyLeaderAddress was called"), "the other agent's hook works");
-        assert!(!console.contains("NoClassDefFoundError") && !cluster.task_managers[index].log().contains("NoClassDefFoundError"));
+        assert!(
+            !console.contains("NoClassDefFoundError")
+                && !cluster.task_managers[index].log().contains("NoClassDefFoundError")
+        );
     }
     cluster.finish();
 }
@@ -103,7 +106,10 @@ fn throw_away_jvms_are_left_alone(version: &str) {
     let flink = installation.flink_home.join("bin/flink").display().to_string();
     assert_eq!(run(&java, &[&ours, "-version"], ""), run(&java, &["-version"], ""));
     assert_eq!(run(&flink, &["--version"], &ours), run(&flink, &["--version"], ""));
-    let left: Vec<_> = walk(folder.path()).into_iter().filter(|path| path.contains("leaderwatch.") || path.ends_with("leaderwatch")).collect();
+    let left: Vec<_> = walk(folder.path())
+        .into_iter()
+        .filter(|path| path.contains("leaderwatch.") || path.ends_with("leaderwatch"))
+        .collect();
     assert_eq!(left, Vec::<String>::new());
 }
 
