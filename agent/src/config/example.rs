@@ -117,4 +117,24 @@ mod tests {
         let shown = |key: &Key| on.lines().any(|line| line == key.line());
         assert!(keys::TOP.iter().chain(&keys::ALERT).chain(&keys::CLAIM).all(shown));
     }
+
+    /// Every block of TOML in README and docs is a sound configuration, but for files and variables that are not here.
+    #[test]
+    fn the_configurations_of_the_documents_are_sound() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let pages = [root.join("docs"), root.join("docs/targets")].into_iter().filter_map(|dir| dir.read_dir().ok());
+        let mut files: Vec<_> = pages.flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();
+        files.push(root.join("README.md"));
+        let mut blocks = 0;
+        for file in files.iter().filter(|file| file.extension().is_some_and(|ending| ending == "md")) {
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            for block in text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+                blocks += 1;
+                let elsewhere = |p: &Problem| matches!(p.fault, Fault::Unreadable { .. } | Fault::SecretUnavailable(_));
+                let wrong: Vec<Problem> = problems(block).into_iter().filter(|p| !elsewhere(p)).collect();
+                assert_eq!(wrong, [], "{}", file.display());
+            }
+        }
+        assert!(blocks > 0, "the documents show at least one configuration");
+    }
 }

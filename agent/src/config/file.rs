@@ -115,6 +115,8 @@ pub struct FileSettings {
     pub targets: Vec<TargetSettings>,
     /// Where each of the targets stands in the file.
     pub places: Vec<Place>,
+    /// Files that the file names and whose content matters: secrets, certificates.
+    pub named_files: Vec<PathBuf>,
     /// The file as it takes effect, for people.
     pub effective: Vec<EffectiveTable>,
 }
@@ -192,6 +194,7 @@ impl<'a> Reader<'a> {
             claim,
             targets,
             places,
+            named_files: self.source.named_files.take(),
             effective: self.effective.take(),
         };
         settings.effective.insert(0, top.effective(""));
@@ -332,7 +335,8 @@ impl<'a> Reader<'a> {
         let from = section.value(&keys::FROM, value::address).unwrap_or_else(|| self.mail.from.clone());
         section.note(keys::SMTP.name, quoted(&smtp.to_string()));
         section.note(keys::FROM.name, quoted(&from));
-        Some(EmailConfig { smtp, from, to: section.addresses(&keys::TO), login: login(section) })
+        let server_name = section.text(&keys::SERVER_NAME);
+        Some(EmailConfig { smtp, from, to: section.addresses(&keys::TO), login: login(section), server_name })
     }
 }
 

@@ -362,6 +362,13 @@ pub const SMTP: Key = Key::new(
     "Mail server: `smtp://host:port` (STARTTLS where offered; a password is never sent without TLS), `smtps://host:port` (TLS from the first byte) or `smtp+starttls://host:port` (STARTTLS or nothing).",
 )
 .or("smtp://127.0.0.1:25");
+/// Name in a mail server's certificate.
+pub const SERVER_NAME: Key = Key::new(
+    "server_name",
+    Shape::Text,
+    r#""mail.example""#,
+    "Name that the mail server's certificate is checked for, where it is not the host of `smtp` (a tunnel, an alias).",
+);
 /// Sender.
 pub const FROM: Key = Key::new(
     "from",
@@ -461,7 +468,7 @@ macro_rules! kinds {
 kinds! {
     "webhook", "Generic JSON by HTTP POST.",
         [URL, WEBHOOK_SECRETS, TOKEN, USERNAME, PASSWORD, HEADERS, FORMAT, CLIENT_CERT, CLIENT_KEY];
-    "email", "Email by SMTP.", [SMTP, FROM, TO, USERNAME, PASSWORD];
+    "email", "Email by SMTP.", [SMTP, FROM, TO, USERNAME, PASSWORD, SERVER_NAME];
     "slack", "Slack incoming webhook.", [URL];
     "teams", "Microsoft Teams by a Workflows webhook.", [URL];
     "discord", "Discord webhook.", [URL];

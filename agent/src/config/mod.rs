@@ -90,6 +90,8 @@ pub struct Settings {
     pub observer: Observer,
     /// The configuration file, whether it could be read or not.
     pub config_file: Option<PathBuf>,
+    /// Files that the configuration names and whose content matters: secrets, certificates.
+    pub named_files: Vec<PathBuf>,
 }
 
 /// Reads options, file and Flink's own configuration. Never fails, never panics, uses no network; may block for as long
@@ -140,6 +142,10 @@ fn settle(
     problems: &mut Vec<Problem>,
 ) -> Settings {
     let targets = targets(&options, &file, env, problems);
+    let mut named_files = file.named_files;
+    if let Some(SecretSource::File(path)) = options.webhook {
+        named_files.push(path);
+    }
     let cluster = options.cluster.or(file.cluster).or_else(|| flink.cluster_id());
     let cluster = cluster.unwrap_or_else(|| DEFAULT_CLUSTER.to_owned());
     let namespace = options.namespace.or(file.namespace).or_else(|| pod_namespace(env));
@@ -163,6 +169,7 @@ fn settle(
         flink,
         observer: observer(facts, role, env),
         config_file: options.config,
+        named_files,
     }
 }
 
@@ -220,7 +227,7 @@ fn option_targets(options: &Options, file: &FileSettings, env: &dyn Environment)
     });
     let email = options.email.clone().map(|to| {
         let smtp = options.smtp.clone().unwrap_or_else(default_smtp);
-        let email = EmailConfig { smtp, from: sender(options, env), to, login: None };
+        let email = EmailConfig { smtp, from: sender(options, env), to, login: None, server_name: None };
         target(EMAIL_TARGET, KindSettings::Email(email))
     });
     webhook.into_iter().chain(email).collect()

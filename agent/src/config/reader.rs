@@ -1,6 +1,6 @@
 //! Reads one table of the file key by key. Whatever is wrong with a key is collected, and the next key is read.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -24,12 +24,14 @@ pub(super) struct Source<'a> {
     pub(super) env: &'a dyn Environment,
     /// Whether a secret is written in the file itself.
     pub(super) holds_secret: Cell<bool>,
+    /// Files that the file names and whose content matters.
+    pub(super) named_files: RefCell<Vec<PathBuf>>,
 }
 
 impl<'a> Source<'a> {
     pub(super) fn new(path: &'a Path, text: &str, env: &'a dyn Environment) -> Self {
         let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        Self { path, line_starts, env, holds_secret: Cell::new(false) }
+        Self { path, line_starts, env, holds_secret: Cell::new(false), named_files: RefCell::default() }
     }
 
     /// The line, counted from 1, of a byte offset.
@@ -297,6 +299,7 @@ impl<'a, 'p> Section<'a, 'p> {
     /// A path of a file that is there; one that is not is reported and kept, since it may appear.
     pub(super) fn existing_path(&mut self, key: &Key) -> Option<PathBuf> {
         let path = self.path(key)?;
+        self.source.named_files.borrow_mut().push(path.clone());
         if let Err(error) = self.source.env.read(&path) {
             let fault = Fault::Unreadable { path: path.clone(), reason: error.to_string() };
             let span = self.span_of(key);
@@ -510,8 +513,10 @@ impl<'a, 'p> Section<'a, 'p> {
     }
 
     fn check_secret(&mut self, name: &str, span: &Range<usize>, source: &SecretSource, shape: Shape) {
-        if matches!(source, SecretSource::Inline(_)) {
-            self.source.holds_secret.set(true);
+        match source {
+            SecretSource::Inline(_) => self.source.holds_secret.set(true),
+            SecretSource::File(path) => self.source.named_files.borrow_mut().push(path.clone()),
+            SecretSource::Env { .. } => {}
         }
         for (fault, weight) in faults_of_secret(source, shape, self.source.env) {
             self.push(name, span, fault, Effect::None, weight);

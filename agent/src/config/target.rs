@@ -137,6 +137,8 @@ pub struct EmailConfig {
     pub to: Vec<String>,
     /// Authentication.
     pub login: Option<Login>,
+    /// Name that the server's certificate is checked for; none: the server's host.
+    pub server_name: Option<String>,
 }
 
 /// A DingTalk custom robot.

@@ -1,61 +1,79 @@
-//! Notices that the configuration file changed, and takes the change as a whole or not at all.
+//! Notices that the configuration changed - its file, or a secret or certificate that it names - and takes the change
+//! as a whole or not at all.
 //!
 //! At the start a bad key costs only itself, since the alternative would be no alerts. A running agent has a better
-//! alternative: it keeps what it has until the file is sound.
+//! alternative: it keeps what it has until the configuration is sound.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::environment::Environment;
-use super::problem::{Place, Problem, Weight};
+use super::problem::{Fault, Place, Problem, Weight};
 use super::{Settings, load};
 use crate::process::{JvmFacts, Role};
 
-/// What a look at the file showed.
+/// What a look at the files showed.
 #[derive(Debug, PartialEq)]
 pub enum Change {
     /// The content is that of the last look.
     None,
     /// The content is new and sound; with warnings, if any.
     Taken(Box<Settings>, Vec<Problem>),
-    /// The content is new and not sound, or the file cannot be read: nothing of it takes effect. Told once for each
+    /// The content is new and not sound, or a file cannot be read: nothing of it takes effect. Told once for each
     /// content.
     Refused(Vec<Problem>),
 }
 
-/// The file as it was at the last look.
+/// The files as they were at the last look.
 #[derive(Debug, Clone)]
 pub struct Watch {
-    path: PathBuf,
-    /// Checksum of the content; none where it could not be read.
-    seen: Option<u32>,
+    config_file: Option<PathBuf>,
+    /// Checksum of the content of each file; none where it could not be read.
+    seen: BTreeMap<PathBuf, Option<u32>>,
 }
 
 impl Watch {
-    /// Takes the present content as seen.
-    pub fn new(path: &Path, env: &dyn Environment) -> Self {
-        Self { path: path.to_owned(), seen: checksum(path, env) }
+    /// Watches the files of these settings; their present content counts as seen.
+    pub fn new(settings: &Settings, env: &dyn Environment) -> Self {
+        let files = settings.config_file.iter().chain(&settings.named_files);
+        Self { config_file: settings.config_file.clone(), seen: checksums(files, env) }
     }
 
-    /// Looks at the file; the arguments are those of [`load`], and `options` must name the file. May block for as long
-    /// as the file system does. A time stamp is not asked: mounted ConfigMaps and copies keep or repeat them.
+    /// Looks at the files; the arguments are those that the settings were loaded with. May block for as long as the
+    /// file system does. Time stamps are not asked: mounted ConfigMaps and copies keep or repeat them.
     pub fn look(&mut self, facts: &JvmFacts, role: Role, options: &str, env: &dyn Environment) -> Change {
-        let present = checksum(&self.path, env);
+        let present = checksums(self.seen.keys(), env);
         if present == self.seen {
             return Change::None;
         }
         self.seen = present;
         let (settings, problems) = load(facts, role, options, env);
-        // What is wrong with the options was told at the start, but that the file cannot be read is told at them.
-        let is_of_file = |problem: &Problem| match &problem.place {
-            Place::File { path, .. } => *path == self.path,
-            Place::Options => present.is_none(),
-        };
-        let told: Vec<Problem> = problems.into_iter().filter(is_of_file).collect();
+        let told: Vec<Problem> = problems.into_iter().filter(|problem| self.concerns(problem)).collect();
+        let new = Watch::new(&settings, env);
         if told.iter().any(|problem| problem.weight == Weight::Error) {
+            // What is missing may be a file that only the new content names.
+            self.seen.extend(new.seen);
             return Change::Refused(told);
         }
+        *self = new;
         Change::Taken(Box::new(settings), told)
     }
+
+    /// Whether a problem is one of the files. What is wrong with the options themselves was told at the start, but that
+    /// a file which they name cannot be read is told at them.
+    fn concerns(&self, problem: &Problem) -> bool {
+        match &problem.place {
+            Place::File { path, .. } => self.config_file.as_deref() == Some(path.as_path()),
+            Place::Options => matches!(
+                problem.fault,
+                Fault::Unreadable { .. } | Fault::SecretUnavailable(_) | Fault::SecretMalformed { .. }
+            ),
+        }
+    }
+}
+
+fn checksums<'p>(files: impl Iterator<Item = &'p PathBuf>, env: &dyn Environment) -> BTreeMap<PathBuf, Option<u32>> {
+    files.map(|path| (path.clone(), checksum(path, env))).collect()
 }
 
 fn checksum(path: &Path, env: &dyn Environment) -> Option<u32> {
@@ -82,14 +100,20 @@ mod tests {
     use super::super::environment::FakeEnvironment;
     use super::*;
 
+    const OPTIONS: &str = "config=/lw.toml,colour=red";
+
+    fn watch(env: &FakeEnvironment) -> Watch {
+        Watch::new(&load(&JvmFacts::default(), Role::TaskManager, OPTIONS, env).0, env)
+    }
+
     fn look(watch: &mut Watch, env: &FakeEnvironment) -> Change {
-        watch.look(&JvmFacts::default(), Role::TaskManager, "config=/lw.toml,colour=red", env)
+        watch.look(&JvmFacts::default(), Role::TaskManager, OPTIONS, env)
     }
 
     #[test]
     fn a_change_is_taken_as_a_whole_or_refused_once() {
         let empty = FakeEnvironment::default();
-        let mut watch = Watch::new(Path::new("/lw.toml"), &empty.clone().with_file("/lw.toml", "cluster = 'a'"));
+        let mut watch = watch(&empty.clone().with_file("/lw.toml", "cluster = 'a'"));
         assert_eq!(look(&mut watch, &empty.clone().with_file("/lw.toml", "cluster = 'a'")), Change::None);
 
         let sound = empty.clone().with_file("/lw.toml", "cluster = 'b'");
@@ -104,6 +128,41 @@ mod tests {
         assert!(matches!(look(&mut watch, &empty), Change::Refused(_)), "a file that is gone is refused");
         assert_eq!(look(&mut watch, &empty), Change::None);
         assert!(matches!(look(&mut watch, &sound), Change::Taken(..)));
+    }
+
+    #[test]
+    fn a_rotated_secret_is_a_change_and_one_that_is_gone_is_refused() {
+        let with_url = |url: &str| {
+            FakeEnvironment::default()
+                .with_file("/lw.toml", "[[target]]\nkind = 'slack'\nurl_file = '/url'\n")
+                .with_file("/url", url)
+        };
+        let mut watch = watch(&with_url("https://h/1"));
+        assert_eq!(look(&mut watch, &with_url("https://h/1")), Change::None);
+        assert!(matches!(look(&mut watch, &with_url("https://h/2")), Change::Taken(..)));
+        assert!(matches!(look(&mut watch, &with_url("")), Change::Refused(_)));
+        assert_eq!(look(&mut watch, &with_url("")), Change::None);
+        assert!(matches!(look(&mut watch, &with_url("https://h/3")), Change::Taken(..)));
+    }
+
+    #[test]
+    fn a_file_that_a_change_names_is_watched_from_then_on() {
+        let with = |file: &str| FakeEnvironment::default().with_file("/lw.toml", file);
+        let mut watch = watch(&with(""));
+        let named = with("[[target]]\nkind = 'slack'\nurl_file = '/url'\n").with_file("/url", "https://h/1");
+        assert!(matches!(look(&mut watch, &named), Change::Taken(..)));
+        assert!(matches!(look(&mut watch, &named.with_file("/url", "https://h/2")), Change::Taken(..)));
+    }
+
+    /// Regression: the file that was missing was not watched, so that its appearance went unnoticed.
+    #[test]
+    fn a_change_that_waits_for_a_file_is_taken_when_the_file_is_there() {
+        let with = |file: &str| FakeEnvironment::default().with_file("/lw.toml", file);
+        let mut watch = watch(&with(""));
+        let named = with("[[target]]\nkind = 'slack'\nurl_file = '/url'\n");
+        assert!(matches!(look(&mut watch, &named), Change::Refused(_)));
+        assert_eq!(look(&mut watch, &named), Change::None);
+        assert!(matches!(look(&mut watch, &named.with_file("/url", "https://h/1")), Change::Taken(..)));
     }
 
     #[test]
