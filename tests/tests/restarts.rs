@@ -16,7 +16,7 @@ fn no_record_is_lost(version: &str) {
         watched.wait_for_records(0, "leader.elected", restart + 1).unwrap();
         let took = watched.cluster.task_managers[0].stop_daemon().unwrap();
         println!("stop {restart} took {took:?}");
-        let count = |event: &str| Ok(alert_log::of(&watched.records(0)?, event).len());
+        let count = |event: &str| anyhow::Ok(alert_log::of(&watched.records(0)?, event).len());
         wait::until("the last record", LIMIT, || Ok((count("agent.stopped")? == restart + 1).then_some(()))).unwrap();
     }
     let records = watched.records(0).unwrap();
