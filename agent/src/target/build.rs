@@ -11,6 +11,7 @@ use super::dingtalk::{DingTalk, DingTalkSettings};
 use super::discord::Discord;
 use super::email::{BadEmail, Email, EmailSettings, Security, SmtpServer};
 use super::feishu::{Feishu, FeishuSettings};
+use super::fresh::{Fresh, has_files};
 use super::heartbeat::Heartbeat;
 use super::http::{BadHttp, HttpClient, HttpSettings, Proxy};
 use super::kubernetes_event::{KubernetesEvent, KubernetesEventSettings, Token};
@@ -83,7 +84,8 @@ impl From<BadEmail> for NotBuilt {
     }
 }
 
-/// Makes targets that share one resolver.
+/// Makes targets that share one resolver. Clones share it, too.
+#[derive(Clone)]
 pub struct Builder {
     resolver: Resolver,
     clock: Arc<dyn Clock>,
@@ -95,8 +97,17 @@ impl Builder {
         Self { resolver: Resolver::default(), clock }
     }
 
-    /// Makes one target. Reads the files of its secrets and certificates.
+    /// Makes one target. Reads the files of its secrets and certificates; secrets in files are looked at again before each
+    /// attempt.
     pub fn build(&self, settings: &TargetSettings) -> Result<Arc<dyn Target>, NotBuilt> {
+        if has_files(settings) {
+            return Ok(Arc::new(Fresh::new(settings, self.clone())?));
+        }
+        self.build_once(settings)
+    }
+
+    /// Makes one target with its secrets as they are now.
+    pub(super) fn build_once(&self, settings: &TargetSettings) -> Result<Arc<dyn Target>, NotBuilt> {
         let connection = &settings.connection;
         match &settings.kind {
             KindSettings::Webhook(config) => self.webhook(&settings.name, config, connection),

@@ -12,6 +12,7 @@ mod fake;
 #[cfg(test)]
 mod fake_smtp;
 pub mod feishu;
+mod fresh;
 pub mod heartbeat;
 pub mod http;
 pub mod kubernetes_event;

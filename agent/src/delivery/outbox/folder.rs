@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 /// Name of the file whose lock says who owns a folder.
 pub(super) const LOCK_FILE: &str = "lock";
 
+/// How often a folder is made again that is cleared away while it is empty.
+const MOST_ATTEMPTS: u32 = 10;
+
 /// Files of one folder. What returns `Ok` is on disk.
 pub(super) trait Folder {
     /// Makes the folder where it is missing, and owns it.
@@ -91,6 +94,19 @@ impl DiskFolder {
         fs::remove_dir(&self.path)
     }
 
+    /// Makes the folder and its lock file.
+    fn make(&self) -> io::Result<()> {
+        let mut attempts = 0;
+        loop {
+            DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
+            match Self::options().write(true).create(true).truncate(false).open(self.path.join(LOCK_FILE)) {
+                // A survivor that looks for orphans has cleared the folder away while it was empty.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < MOST_ATTEMPTS => attempts += 1,
+                made => return made.map(drop),
+            }
+        }
+    }
+
     fn sync_folder(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
     }
@@ -108,8 +124,7 @@ impl Folder for DiskFolder {
             return Ok(());
         }
         self.open = None;
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
-        drop(Self::options().write(true).create(true).truncate(false).open(self.path.join(LOCK_FILE))?);
+        self.make()?;
         self.lock = match own(&self.path)? {
             Ownership::Ours(lock) => Some(lock),
             Ownership::Theirs => return Err(io::Error::new(io::ErrorKind::WouldBlock, "another process owns it")),

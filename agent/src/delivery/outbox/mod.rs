@@ -166,8 +166,15 @@ impl Outbox {
         let mut paths: Vec<PathBuf> = folders.filter_map(|folder| Some(folder.ok()?.path())).collect();
         paths.sort();
         for path in paths {
-            if path != self.log.folder().path() && path.join(LOCK_FILE).exists() {
+            if path == self.log.folder().path() {
+                continue;
+            }
+            if path.join(LOCK_FILE).exists() {
                 self.adopt(path, &mut adopted, now);
+            } else {
+                // A process died between making the folder and its lock, or between deleting the two. Only an empty folder
+                // goes by this; one that is being made is made again by its owner.
+                let _ = fs::remove_dir(&path);
             }
         }
         adopted

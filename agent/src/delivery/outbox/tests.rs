@@ -274,3 +274,15 @@ fn a_notice_that_goes_to_another_target_waits_for_that_one() {
     let adopted = open(root.path()).take_orphans(NOW);
     assert_eq!(adopted.notices[0].targets, BTreeSet::from(["mail".to_owned()]));
 }
+
+#[test]
+fn an_empty_folder_without_a_lock_is_cleared_away_and_one_with_content_is_not() {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir(root.path().join("1-empty")).unwrap();
+    fs::create_dir(root.path().join("2-other")).unwrap();
+    fs::write(root.path().join("2-other/file"), "somebody's").unwrap();
+    let mut outbox = open(root.path());
+    assert_eq!(outbox.take_orphans(NOW).problems, []);
+    assert!(!root.path().join("1-empty").exists());
+    assert!(root.path().join("2-other/file").exists());
+}
