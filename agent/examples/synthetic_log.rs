@@ -137,6 +137,10 @@ impl<W: Write> Log<W> {
             old_leader: old_leader.clone(),
             new_leader: new_leader.clone(),
             members: members.to_vec(),
+            resolves: None,
+            drill: false,
+            members_left_out: 0,
+            elections: None,
             observer: Observer {
                 host: format!("{cluster}-taskmanager-1-1"),
                 pid: 1,

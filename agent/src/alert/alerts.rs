@@ -16,7 +16,7 @@ use super::no_leader::NoLeader;
 use super::open::OpenAlerts;
 use crate::clock::Moment;
 use crate::event::Event;
-use crate::leadership::SeatChange;
+use crate::leadership::{Change, SeatChange};
 use crate::target::{Action, Notice};
 
 /// From changes of leadership to what people are told.
@@ -45,12 +45,24 @@ impl Alerts {
         }
     }
 
+    /// Goes on with other settings.
+    pub fn reconfigure(&mut self, settings: AlertSettings) {
+        let settings = Arc::new(settings);
+        self.elections.settings = Arc::clone(&settings);
+        self.no_leader.settings = Arc::clone(&settings);
+        self.flapping.settings = Arc::clone(&settings);
+        self.open.settings = settings;
+    }
+
     /// Takes a change of a seat in.
     pub fn take(&mut self, change: &SeatChange) {
         self.elections.take(change);
-        if let Some(told) = self.no_leader.take(change) {
+        let Some(told) = self.no_leader.take(change) else { return };
+        if matches!(change.change, Change::Moved { .. }) {
+            // The election that the new leader won is told first, under the same id; that resolves it.
+            self.ended = Some(told);
+        } else {
             self.open.resolve(&told.id, change.at, &mut self.effects);
-            self.ended = matches!(change.change, crate::leadership::Change::Moved { .. }).then_some(told);
         }
     }
 
@@ -123,8 +135,9 @@ impl Alerts {
                 alert_id: alert.id.clone(),
                 members: alert.members.clone(),
             }));
-            let message_id = format!("{}-failover", alert.id);
+            let (id, message_id) = (alert.id.clone(), format!("{}-failover", alert.id));
             self.update(*alert, message_id, Audience::All);
+            self.open.resolve(&id, now, &mut self.effects);
             self.effects.push(Effect::Forget { saved });
             return;
         }
@@ -165,7 +178,7 @@ impl Alerts {
 mod tests {
     use super::*;
     use crate::clock::{Clock, ManualClock};
-    use crate::leadership::{Change, Component, Leader, SeatKey, SessionId, Verdict as Flink};
+    use crate::leadership::{Component, Leader, SeatKey, SessionId, Verdict as Flink};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -266,7 +279,7 @@ mod tests {
         play.take(moved(1, 2));
         play.pass(3 * SECOND);
         let id = id("no_leader", 1);
-        assert_eq!(play.told(), [format!("Resolve Resolved {id} All"), format!("Update Failover {id} All")]);
+        assert_eq!(play.told(), [format!("Update Failover {id} All"), format!("Resolve Resolved {id} All")]);
         play.pass(2000 * SECOND);
         assert_eq!(play.told(), Vec::<String>::new());
         assert!(play.saved.is_empty());

@@ -165,7 +165,7 @@ impl Told {
 /// All elections of the cluster, as far as this process saw them.
 #[derive(Debug)]
 pub struct Elections {
-    settings: Arc<AlertSettings>,
+    pub(super) settings: Arc<AlertSettings>,
     open: Vec<Open>,
     told: Vec<Told>,
     /// The last leader that Flink held for dead.

@@ -29,7 +29,7 @@ pub enum Verdict {
 /// Counts elections.
 #[derive(Debug)]
 pub struct Flapping {
-    settings: Arc<AlertSettings>,
+    pub(super) settings: Arc<AlertSettings>,
     recent: VecDeque<(Moment, SessionId)>,
     told: Option<Alert>,
     elections: u64,

@@ -16,7 +16,7 @@ use crate::leadership::{Change, Component, Leader, SeatChange};
 /// Watches the ResourceManager's seat.
 #[derive(Debug)]
 pub struct NoLeader {
-    settings: Arc<AlertSettings>,
+    pub(super) settings: Arc<AlertSettings>,
     gone: Option<Gone>,
     told: Option<Alert>,
 }

@@ -19,7 +19,7 @@ const MOST_OPEN: usize = 256;
 /// The open alerts, by id.
 #[derive(Debug)]
 pub struct OpenAlerts {
-    settings: Arc<AlertSettings>,
+    pub(super) settings: Arc<AlertSettings>,
     open: BTreeMap<String, OpenAlert>,
 }
 

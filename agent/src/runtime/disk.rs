@@ -12,7 +12,9 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::alert::Alert;
+use super::configuration::{Configuration, Configured, Reloaded};
+use super::dispatcher::Wanting;
+use crate::alert::{Alert, AlertSettings};
 use crate::clock::{Clock, Moment};
 use crate::delivery::{Bounds, Command, Entry, Outbox, Problem, Progress, Submission};
 use crate::event::{Event, Record};
@@ -21,8 +23,9 @@ use crate::target::Notice;
 
 /// How many tasks may wait. Beyond it records are left out and counted; alerts are sent all the same.
 const MOST_WAITING: usize = 250_000;
-/// How often what dead processes left is looked for, and what could not be written is tried again.
-const ROUND: Duration = Duration::from_secs(30);
+/// How often what dead processes left is looked for, what could not be written is tried again, and the configuration is
+/// looked at.
+const ROUND: Duration = Duration::from_secs(10);
 
 /// Work for the disk thread.
 pub enum Task {
@@ -71,8 +74,15 @@ pub enum Task {
 pub enum Answer {
     /// A part of an election is on disk.
     Saved(String),
-    /// Elections that a dead process had open, to be raised.
+    /// What a dead process had saved and not finished.
     Recovered(Vec<(String, Value)>),
+    /// The configuration has changed.
+    Reconfigured {
+        /// The targets.
+        wanting: Vec<Wanting>,
+        /// What alerts need to know.
+        alerts: Box<AlertSettings>,
+    },
 }
 
 /// The way to the disk thread.
@@ -143,19 +153,25 @@ pub struct Disk {
     outbox: Outbox,
     writing: Writing,
     clock: Arc<dyn Clock>,
+    configuration: Configuration,
     answers: Sender<Answer>,
     sender: mpsc::Sender<Command>,
 }
 
 impl Disk {
     /// Opens the alert log and the outbox.
-    pub fn open(settings: DiskSettings, answers: Sender<Answer>, sender: mpsc::Sender<Command>) -> Disk {
+    pub fn open(
+        settings: DiskSettings,
+        configuration: Configuration,
+        answers: Sender<Answer>,
+        sender: mpsc::Sender<Command>,
+    ) -> Disk {
         let (journal, log_problem) = Writer::open(journal::Settings::new(settings.log));
         let (outbox, outbox_problems) = Outbox::open(&settings.outbox, Bounds::default());
-        let mut disk = Disk { journal, outbox, writing: settings.writing, clock: settings.clock, answers, sender };
+        let mut disk =
+            Disk { journal, outbox, writing: settings.writing, clock: settings.clock, configuration, answers, sender };
         if let Some(problem) = log_problem {
-            complain(&problem);
-            disk.record_event(problem.to_event());
+            disk.complain(problem.to_event());
         }
         disk.report(outbox_problems);
         disk
@@ -168,9 +184,7 @@ impl Disk {
         loop {
             let now = self.clock.now().monotonic;
             if now >= round_ends {
-                let problems = self.outbox.heal();
-                self.report(problems);
-                self.take_orphans();
+                self.round();
                 round_ends = now + ROUND;
             }
             match tasks.next(round_ends.saturating_sub(now)) {
@@ -179,6 +193,30 @@ impl Disk {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
+        }
+    }
+
+    fn round(&mut self) {
+        let problems = self.outbox.heal();
+        self.report(problems);
+        self.take_orphans();
+        self.look_at_configuration();
+    }
+
+    fn look_at_configuration(&mut self) {
+        let problems = match self.configuration.look() {
+            None => return,
+            Some(Reloaded::Refused(problems)) => problems,
+            Some(Reloaded::Taken(configured)) => {
+                let Configured { routes, wanting, alerts, problems } = *configured;
+                // A sender or a dispatcher that has ended needs no targets.
+                let _ = self.sender.blocking_send(Command::Replace(routes));
+                let _ = self.answers.send(Answer::Reconfigured { wanting, alerts: Box::new(alerts) });
+                problems
+            }
+        };
+        for problem in problems {
+            self.complain(problem);
         }
     }
 
@@ -215,7 +253,7 @@ impl Disk {
 
     fn progress(&mut self, progress: &Progress) {
         if let Progress::Problem(problem) = progress {
-            complain(&format!("{}: {}", problem.what, problem.reason));
+            return self.complain(problem.clone().into());
         }
         self.record_event(progress.to_event());
         if let Some(entry) = progress.to_entry() {
@@ -252,9 +290,14 @@ impl Disk {
 
     fn report(&mut self, problems: Vec<Problem>) {
         for problem in problems {
-            complain(&format!("{}: {}", problem.what, problem.reason));
-            self.record_event(problem.into());
+            self.complain(problem.into());
         }
+    }
+
+    /// Says a problem on standard error and in the alert log.
+    fn complain(&mut self, problem: Event) {
+        complain(&problem);
+        self.record_event(problem);
     }
 
     fn record_event(&mut self, event: Event) {
@@ -265,7 +308,7 @@ impl Disk {
         let Writing { cluster, host, pid } = self.writing.clone();
         let written = self.journal.append(&Record { ts: at.wall, event, cluster, host, pid });
         if let Err(problem) = written {
-            complain(&problem);
+            complain(&problem.to_event());
         }
     }
 
@@ -281,8 +324,11 @@ impl Disk {
     }
 }
 
-fn complain(problem: &dyn std::fmt::Display) {
-    log::warn!("{problem}");
+/// Says a problem on standard error.
+pub fn complain(problem: &Event) {
+    if let Event::AgentProblem { what, reason } = problem {
+        log::warn!("{what}: {reason}");
+    }
 }
 
 /// The line of the alert log for an alert.

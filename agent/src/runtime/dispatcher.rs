@@ -129,6 +129,10 @@ impl Dispatcher {
                 let effects = self.alerts.recover(parts, now);
                 self.carry_out(effects);
             }
+            Answer::Reconfigured { wanting, alerts } => {
+                self.targets = wanting;
+                self.alerts.reconfigure(*alerts);
+            }
         }
     }
 

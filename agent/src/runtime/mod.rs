@@ -9,6 +9,7 @@
 //! Two more threads of tokio's look names up. None is attached to the JVM; all are native, named, have small stacks, and
 //! inherit a signal mask that blocks asynchronous signals from whoever calls [`start`].
 
+mod configuration;
 mod disk;
 mod dispatcher;
 mod hook_states;
@@ -26,18 +27,18 @@ use tokio::sync::mpsc;
 
 pub use self::hook_states::{HookState, HookStates};
 
-use self::disk::{Answer, Disk, DiskQueue, DiskSettings, DiskTasks, Task, Writing};
-use self::dispatcher::{Dispatcher, LONGEST_STOP, ReportToDisk, Said, Wanting};
-use crate::alert::{AlertSettings, Alerts, OwnTexts, Texts};
+use self::configuration::Configuration;
+use self::disk::{Answer, Disk, DiskQueue, DiskSettings, DiskTasks, Task, Writing, complain};
+use self::dispatcher::{Dispatcher, LONGEST_STOP, ReportToDisk, Said};
+use crate::alert::Alerts;
 use crate::clock::{Clock, SystemClock};
-use crate::config::{self, Settings, SystemEnvironment};
+use crate::config::Settings;
 use crate::delivery::sender::CHANNEL_COMMANDS;
 use crate::delivery::{Command, Route, SenderSettings, sender};
 use crate::event::{Event, TargetFields};
 use crate::journal;
 use crate::leadership::{Announcement, Board, Changes, Leader, Observation, SeatKey, SessionId, Verdict};
 use crate::process::{JvmFacts, Role};
-use crate::target;
 
 /// Enough for reading the configuration and for TLS; of it only what is used becomes resident.
 const STACK_BYTES: usize = 512 * 1024;
@@ -130,31 +131,31 @@ struct Setup {
 
 impl Setup {
     fn run(self, stop: &Receiver<Sender<()>>) {
-        let (settings, problems) = config::load(&self.facts, self.role, &self.options, &SystemEnvironment);
+        let Setup { facts, role, options, hooks, board, changes, clock } = self;
+        let (configuration, configured) = Configuration::read(facts, role, options, Arc::clone(&clock));
         let (disk, tasks) = DiskQueue::new();
-        for problem in problems {
-            log::warn!("{problem}");
-            self.record(&disk, Event::problem("configuration", problem.to_string()));
+        let record = |event: Event| {
+            // The queue is new: there is room.
+            disk.push(Task::Record { at: clock.now(), event });
+        };
+        record(started(&configuration, role, &hooks, &configured.routes));
+        for problem in configured.problems {
+            complain(&problem);
+            record(problem);
         }
-        let (texts, bad) = Texts::new(settings.language, settings.time_zone.clone(), OwnTexts::default());
-        for template in bad {
-            log::warn!("{template}");
-            self.record(&disk, Event::problem("configuration", template.to_string()));
-        }
-        let routes = self.routes(&settings, &disk);
-        self.record(&disk, self.started(&settings, &routes));
+        let max_age = configuration.settings().alert.max_age;
         let (sender, commands) = mpsc::channel(CHANNEL_COMMANDS);
         let (answers_in, answers) = unbounded();
-        let wanting = routes.iter().map(|route| wanting(route, &settings)).collect();
-        self.start_disk(&settings, tasks, answers_in, sender.clone());
-        let sender_ended = self.start_sender(&settings, routes, ReportToDisk(disk.clone()), commands);
+        start_disk(configuration, tasks, answers_in, sender.clone(), Arc::clone(&clock));
+        let report = ReportToDisk(disk.clone());
+        let sender_ended = start_sender(max_age, configured.routes, report, commands, Arc::clone(&clock));
         let dispatcher = Dispatcher {
-            alerts: Alerts::new(alert_settings(&settings, Arc::new(texts))),
-            board: self.board,
-            changes: self.changes,
-            clock: self.clock,
-            hooks: self.hooks,
-            targets: wanting,
+            alerts: Alerts::new(configured.alerts),
+            board,
+            changes,
+            clock,
+            hooks,
+            targets: configured.wanting,
             disk,
             answers,
             sender,
@@ -163,134 +164,82 @@ impl Setup {
         };
         dispatcher.run(stop);
     }
+}
 
-    fn record(&self, disk: &DiskQueue, event: Event) {
-        // The queue is new: there is room.
-        disk.push(Task::Record { at: self.clock.now(), event });
+fn started(configuration: &Configuration, role: Role, hooks: &HookStates, routes: &[Route]) -> Event {
+    let hooks = hooks.snapshot().into_iter().map(|(class, state)| (class, state.text())).collect();
+    let fields =
+        |route: &Route| TargetFields { name: route.target.name().to_owned(), kind: route.target.kind().to_owned() };
+    Event::AgentStarted {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        role,
+        java_version: configuration.facts().java_version.clone(),
+        flink_version: configuration.settings().observer.flink_version.clone(),
+        hooks,
+        targets: routes.iter().map(fields).collect(),
     }
+}
 
-    fn started(&self, settings: &Settings, routes: &[Route]) -> Event {
-        let hooks = self.hooks.snapshot().into_iter().map(|(class, state)| (class, state.text())).collect();
-        let fields =
-            |route: &Route| TargetFields { name: route.target.name().to_owned(), kind: route.target.kind().to_owned() };
-        Event::AgentStarted {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            role: self.role,
-            java_version: self.facts.java_version.clone(),
-            flink_version: settings.observer.flink_version.clone(),
-            hooks,
-            targets: routes.iter().map(fields).collect(),
-        }
-    }
+fn start_disk(
+    configuration: Configuration,
+    tasks: DiskTasks,
+    answers: Sender<Answer>,
+    sender: mpsc::Sender<Command>,
+    clock: Arc<dyn Clock>,
+) {
+    let settings = configuration.settings();
+    let state = settings.state.clone().unwrap_or_else(|| std::env::temp_dir().join("leaderwatch"));
+    let disk_settings = DiskSettings {
+        log: log_paths(settings, configuration.facts()),
+        outbox: state.join("outbox"),
+        writing: Writing {
+            cluster: settings.cluster.clone(),
+            host: settings.observer.host.clone(),
+            pid: settings.observer.pid,
+        },
+        clock,
+    };
+    spawn("lw-disk", move || Disk::open(disk_settings, configuration, answers, sender).run(tasks));
+}
 
-    fn routes(&self, settings: &Settings, disk: &DiskQueue) -> Vec<Route> {
-        let mut routes = Vec::new();
-        let builder = target::Builder::new(Arc::clone(&self.clock));
-        for target in &settings.targets {
-            match builder.build(target) {
-                Ok(built) => routes.push(Route { target: built, fallback: target.fallback.clone() }),
-                Err(reason) => {
-                    log::warn!("target `{}` is disabled: {reason}", target.name);
-                    let what = format!("target {}", target.name);
-                    self.record(disk, Event::problem(what, format!("it is disabled: {reason}")));
-                }
+fn log_paths(settings: &Settings, facts: &JvmFacts) -> Vec<PathBuf> {
+    let (log_file, tmpdir) = (facts.log_file.as_deref(), facts.tmpdir.as_deref());
+    let mut paths = journal::candidate_paths(settings.log.as_deref(), log_file, tmpdir);
+    paths.dedup();
+    paths
+}
+
+/// Starts the sender; what is returned is told when it has ended.
+fn start_sender(
+    max_age: Duration,
+    routes: Vec<Route>,
+    report: ReportToDisk,
+    commands: mpsc::Receiver<Command>,
+    clock: Arc<dyn Clock>,
+) -> Receiver<()> {
+    let (ended, has_ended) = bounded(1);
+    let mut sender_settings = SenderSettings::new(clock);
+    sender_settings.max_age = max_age;
+    spawn("lw-send", move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(NAME_LOOKUP_THREADS)
+            .thread_keep_alive(NAME_LOOKUP_KEEP_ALIVE)
+            .thread_name("lw-names")
+            .thread_stack_size(STACK_BYTES)
+            .build();
+        match runtime {
+            Ok(runtime) => {
+                runtime.block_on(sender::run(routes, sender_settings, Arc::new(report), commands));
+                // Dropping it would wait for a name look-up that hangs.
+                runtime.shutdown_background();
             }
+            Err(error) => log::error!("nothing can be sent: {error}"),
         }
-        routes
-    }
-
-    fn start_disk(
-        &self,
-        settings: &Settings,
-        tasks: DiskTasks,
-        answers: Sender<Answer>,
-        sender: mpsc::Sender<Command>,
-    ) {
-        let state = settings.state.clone().unwrap_or_else(|| std::env::temp_dir().join("leaderwatch"));
-        let disk_settings = DiskSettings {
-            log: self.log_paths(settings),
-            outbox: state.join("outbox"),
-            writing: Writing {
-                cluster: settings.cluster.clone(),
-                host: settings.observer.host.clone(),
-                pid: settings.observer.pid,
-            },
-            clock: Arc::clone(&self.clock),
-        };
-        spawn("lw-disk", move || Disk::open(disk_settings, answers, sender).run(tasks));
-    }
-
-    fn log_paths(&self, settings: &Settings) -> Vec<PathBuf> {
-        let (log_file, tmpdir) = (self.facts.log_file.as_deref(), self.facts.tmpdir.as_deref());
-        let mut paths = journal::candidate_paths(settings.log.as_deref(), log_file, tmpdir);
-        paths.dedup();
-        paths
-    }
-
-    /// Starts the sender; what is returned is told when it has ended.
-    fn start_sender(
-        &self,
-        settings: &Settings,
-        routes: Vec<Route>,
-        report: ReportToDisk,
-        commands: mpsc::Receiver<Command>,
-    ) -> Receiver<()> {
-        let (ended, has_ended) = bounded(1);
-        let mut sender_settings = SenderSettings::new(Arc::clone(&self.clock));
-        sender_settings.max_age = settings.alert.max_age;
-        spawn("lw-send", move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .max_blocking_threads(NAME_LOOKUP_THREADS)
-                .thread_keep_alive(NAME_LOOKUP_KEEP_ALIVE)
-                .thread_name("lw-names")
-                .thread_stack_size(STACK_BYTES)
-                .build();
-            match runtime {
-                Ok(runtime) => {
-                    runtime.block_on(sender::run(routes, sender_settings, Arc::new(report), commands));
-                    // Dropping it would wait for a name look-up that hangs.
-                    runtime.shutdown_background();
-                }
-                Err(error) => log::error!("nothing can be sent: {error}"),
-            }
-            // The dispatcher may be gone already.
-            let _ = ended.send(());
-        });
-        has_ended
-    }
-}
-
-fn wanting(route: &Route, settings: &Settings) -> Wanting {
-    let name = route.target.name();
-    let classes = settings.targets.iter().find(|target| target.name == name).map(|target| target.classes.clone());
-    Wanting {
-        name: name.to_owned(),
-        classes: classes.unwrap_or_default(),
-        updates_in_place: route.target.manner().updates_in_place,
-    }
-}
-
-fn alert_settings(settings: &Settings, texts: Arc<Texts>) -> AlertSettings {
-    AlertSettings {
-        cluster: settings.cluster.clone(),
-        namespace: settings.namespace.clone(),
-        labels: settings.labels.clone(),
-        group_wait: settings.alert.group_wait,
-        group_interval: settings.alert.group_interval,
-        no_leader_after: settings.alert.no_leader_after,
-        resolve_after: settings.alert.resolve_after,
-        one_id_for_all: settings.observer.flink_version.as_deref().is_some_and(has_one_id_for_all),
-        observer: settings.observer.clone(),
-        texts,
-    }
-}
-
-/// From Flink 1.15 on one election gives all components of a JobManager one session id (FLINK-24038).
-fn has_one_id_for_all(flink_version: &str) -> bool {
-    let mut numbers = flink_version.split('.').map_while(|part| part.parse::<u32>().ok());
-    let (major, minor) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    (major, minor) >= (1, 15)
+        // The dispatcher may be gone already.
+        let _ = ended.send(());
+    });
+    has_ended
 }
 
 /// Starts a native thread. One that panics ends alone and says so.
@@ -303,20 +252,5 @@ fn spawn(name: &'static str, work: impl FnOnce() + Send + 'static) {
     let spawned = thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(guarded);
     if let Err(error) = spawned {
         log::error!("the thread {name} cannot be started: {error}");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_id_for_all_comes_with_flink_1_15() {
-        for version in ["1.15.0", "1.20.5", "2.0.2", "2.3.0", "10.0"] {
-            assert!(has_one_id_for_all(version), "{version}");
-        }
-        for version in ["1.9.3", "1.14.6", "1.14-SNAPSHOT", "unknown", ""] {
-            assert!(!has_one_id_for_all(version), "{version}");
-        }
     }
 }

@@ -1,0 +1,162 @@
+//! What the configuration makes: targets, what people are told, and what is wrong with it; at the start, and again
+//! whenever the content of the file, or of a secret or certificate that it names, changes.
+
+use std::sync::Arc;
+
+use crate::alert::{AlertSettings, OwnTexts, Texts};
+use crate::clock::Clock;
+use crate::config::{self, Problem, Settings, SystemEnvironment, Watch};
+use crate::delivery::Route;
+use crate::event::Event;
+use crate::process::{JvmFacts, Role};
+use crate::target;
+
+use super::dispatcher::Wanting;
+
+/// The kind that is called all the time and gets no alerts.
+const HEARTBEAT: &str = "heartbeat";
+
+/// What a configuration makes.
+pub struct Configured {
+    /// The targets, for the sender.
+    pub routes: Vec<Route>,
+    /// The targets, for the dispatcher.
+    pub wanting: Vec<Wanting>,
+    /// What alerts need to know.
+    pub alerts: AlertSettings,
+    /// What is wrong with it.
+    pub problems: Vec<Event>,
+}
+
+/// What a change of the configuration came to.
+pub enum Reloaded {
+    /// It takes effect.
+    Taken(Box<Configured>),
+    /// It does not; all stays as it was.
+    Refused(Vec<Event>),
+}
+
+/// Reads the configuration, and reads it again when it changes. Blocks for as long as the file system does.
+pub struct Configuration {
+    facts: JvmFacts,
+    role: Role,
+    options: String,
+    builder: target::Builder,
+    settings: Settings,
+    watch: Watch,
+}
+
+impl Configuration {
+    /// Reads it for the first time. Nothing in it is so bad that the rest does not take effect.
+    pub fn read(facts: JvmFacts, role: Role, options: String, clock: Arc<dyn Clock>) -> (Configuration, Configured) {
+        let (settings, problems) = config::load(&facts, role, &options, &SystemEnvironment);
+        let watch = Watch::new(&settings, &SystemEnvironment);
+        let builder = target::Builder::new(clock);
+        let configuration = Configuration { facts, role, options, builder, settings, watch };
+        let configured = configuration.make(&problems);
+        (configuration, configured)
+    }
+
+    /// What it says now.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What the JVM told at its start.
+    pub fn facts(&self) -> &JvmFacts {
+        &self.facts
+    }
+
+    /// Looks whether it has changed; none where it has not.
+    pub fn look(&mut self) -> Option<Reloaded> {
+        match self.watch.look(&self.facts, self.role, &self.options, &SystemEnvironment) {
+            config::Change::None => None,
+            config::Change::Refused(problems) => {
+                let refused = Event::problem("configuration", "its change is refused, all stays as it was, because:");
+                Some(Reloaded::Refused(std::iter::once(refused).chain(problems.iter().map(event)).collect()))
+            }
+            config::Change::Taken(settings, problems) => {
+                let restart = self.settings.needs_restart(&settings);
+                // These are at work and stay so until a restart.
+                let (cluster, namespace) = (self.settings.cluster.clone(), self.settings.namespace.clone());
+                self.settings = Settings { cluster, namespace, ..*settings };
+                let mut configured = self.make(&problems);
+                if !restart.is_empty() {
+                    let reason = format!("{} changed, which takes effect at the next start", restart.join(", "));
+                    configured.problems.push(Event::problem("configuration", reason));
+                }
+                Some(Reloaded::Taken(Box::new(configured)))
+            }
+        }
+    }
+
+    fn make(&self, problems: &[Problem]) -> Configured {
+        let mut problems: Vec<Event> = problems.iter().map(event).collect();
+        let settings = &self.settings;
+        let (texts, bad) = Texts::new(settings.language, settings.time_zone.clone(), OwnTexts::default());
+        problems.extend(bad.iter().map(|template| Event::problem("configuration", template.to_string())));
+        let (mut routes, mut wanting) = (Vec::new(), Vec::new());
+        for target in &settings.targets {
+            match self.builder.build(target) {
+                Ok(built) => {
+                    wanting.push(wanted(built.as_ref(), target));
+                    routes.push(Route { target: built, fallback: target.fallback.clone() });
+                }
+                Err(reason) => {
+                    let what = format!("target {}", target.name);
+                    problems.push(Event::problem(what, format!("it is disabled: {reason}")));
+                }
+            }
+        }
+        Configured { routes, wanting, alerts: alert_settings(settings, Arc::new(texts)), problems }
+    }
+}
+
+fn event(problem: &Problem) -> Event {
+    Event::problem(problem.what(), problem.reason())
+}
+
+fn wanted(target: &dyn target::Target, settings: &config::TargetSettings) -> Wanting {
+    Wanting {
+        name: settings.name.clone(),
+        classes: if target.kind() == HEARTBEAT { Vec::new() } else { settings.classes.clone() },
+        updates_in_place: target.manner().updates_in_place,
+    }
+}
+
+fn alert_settings(settings: &Settings, texts: Arc<Texts>) -> AlertSettings {
+    AlertSettings {
+        cluster: settings.cluster.clone(),
+        namespace: settings.namespace.clone(),
+        labels: settings.labels.clone(),
+        group_wait: settings.alert.group_wait,
+        group_interval: settings.alert.group_interval,
+        no_leader_after: settings.alert.no_leader_after,
+        resolve_after: settings.alert.resolve_after,
+        one_id_for_all: settings.observer.flink_version.as_deref().is_some_and(has_one_id_for_all),
+        observer: settings.observer.clone(),
+        texts,
+    }
+}
+
+/// From Flink 1.15 on one election gives all components of a JobManager one session id (FLINK-24038).
+fn has_one_id_for_all(flink_version: &str) -> bool {
+    let mut numbers = flink_version.split('.').map_while(|part| part.parse::<u32>().ok());
+    let (major, minor) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    (major, minor) >= (1, 15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_id_for_all_comes_with_flink_1_15() {
+        for version in ["1.15.0", "1.20.5", "2.0.2", "2.3.0", "10.0"] {
+            assert!(has_one_id_for_all(version), "{version}");
+        }
+        for version in ["1.9.3", "1.14.6", "1.14-SNAPSHOT", "unknown", ""] {
+            assert!(!has_one_id_for_all(version), "{version}");
+        }
+    }
+}
