@@ -15,4 +15,5 @@ pub mod leadership;
 pub mod process;
 #[cfg(not(feature = "loom-model"))]
 pub mod runtime;
+pub mod status;
 pub mod target;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Tells people when the leadership of a Flink JobManager moves.
+/// Tells people when the leadership of a Flink JobManager moves: reads and explains the alert log.
 #[derive(Parser)]
 #[command(name = "leaderwatch", version, max_term_width = 100)]
 #[command(after_help = "Exit status: 0 done, 1 found something wrong, 2 called wrongly.")]
@@ -19,10 +19,16 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Check(cli::check::CheckArgs),
+    Log(cli::log::LogArgs),
+    Report(cli::report::ReportArgs),
+    Status(cli::status::StatusArgs),
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Check(args) => cli::check::run(&args),
+        Command::Log(args) => cli::log::run(&args),
+        Command::Report(args) => cli::report::run(&args),
+        Command::Status(args) => cli::status::run(&args),
     }
 }

@@ -3,6 +3,12 @@
 use std::process::ExitCode;
 
 pub mod check;
+pub mod log;
+mod people;
+pub mod report;
+pub mod status;
+mod when;
+mod words;
 
 /// What a subcommand ends with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -77,8 +77,9 @@ fn fact(head: &Head<'_>) -> Option<Fact> {
         "leader.elected" | "leader.moved" => Some(Fact::Once(hash(&seat))),
         event if event.starts_with("leader.") => Some(Fact::Repeating(hash(&seat))),
         "alert.raised" => {
-            let id = head.raised_alert_id()?;
-            Some(Fact::Once(hash(&(&*head.event, &*head.cluster, &*id))))
+            // What resolves an alert has its id.
+            let alert = head.raised_alert()?;
+            Some(Fact::Once(hash(&(&*head.event, &*head.cluster, &*alert.id, &*alert.class))))
         }
         "alert.updated" => {
             let members = head.members.map(|raw| raw.get());
@@ -127,9 +128,10 @@ mod tests {
     #[test]
     fn an_alert_is_raised_once_but_each_delivery_counts() {
         let alike = &mut Alike::default();
-        let alert = r#""alert":{"schema":1,"id":"7","text":"x"}"#;
+        let alert = r#""alert":{"schema":1,"id":"7","class":"failover"}"#;
         assert!(!told(alike, 0, "alert.raised", 1, alert));
         assert!(told(alike, 1, "alert.raised", 2, alert));
+        assert!(!told(alike, 1, "alert.raised", 2, &alert.replace("failover", "resolved")));
         let delivery = r#""alert_id":"7","target":"mail""#;
         assert!(!told(alike, 2, "alert.delivered", 1, delivery));
         assert!(!told(alike, 2, "alert.delivered", 2, delivery));

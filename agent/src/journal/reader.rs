@@ -12,7 +12,7 @@ use std::ops::{AddAssign, Range};
 use jiff::Timestamp;
 use serde::de::{Deserialize, Deserializer, Visitor};
 
-use crate::event::Record;
+use crate::event::{Event, Record};
 
 /// Longest line that is read, in bytes. A record of an election with thousands of jobs has less than one million.
 pub const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
@@ -296,18 +296,24 @@ impl<'a> Head<'a> {
 
     /// The id of the alert that this record tells of.
     pub fn told_alert_id(&self) -> Option<Text<'a>> {
-        self.alert_id.clone().or_else(|| self.raised_alert_id())
+        self.alert_id.clone().or_else(|| self.raised_alert().map(|alert| alert.id))
     }
 
-    /// The id of the alert that is here in full.
-    pub fn raised_alert_id(&self) -> Option<Text<'a>> {
-        #[derive(serde::Deserialize)]
-        struct Identity<'a> {
-            #[serde(borrow)]
-            id: Text<'a>,
-        }
-        serde_json::from_str::<Identity<'a>>(self.alert?.get()).ok().map(|alert| alert.id)
+    /// The alert that is here in full.
+    pub fn raised_alert(&self) -> Option<AlertHead<'a>> {
+        serde_json::from_str(self.alert?.get()).ok()
     }
+}
+
+/// Which alert it is.
+#[derive(Debug, Clone, serde::Deserialize)]
+pub struct AlertHead<'a> {
+    /// Its id.
+    #[serde(borrow)]
+    pub id: Text<'a>,
+    /// Its class.
+    #[serde(borrow)]
+    pub class: Text<'a>,
 }
 
 /// A line in full.
@@ -322,11 +328,14 @@ pub enum Entry {
 impl Entry {
     /// Of a line; none where it is no record.
     pub fn of(line: &[u8]) -> Option<Entry> {
-        if let Ok(record) = serde_json::from_slice(line) {
-            return Some(Entry::Known(Box::new(record)));
-        }
-        Head::of(line)?;
-        serde_json::from_slice(line).ok().map(Entry::Unknown)
+        let head = Head::of(line)?;
+        // The same as reading a `Record` in one go, but serde then copies every value once more.
+        let known: Option<(Timestamp, Event)> = head.ts.parse().ok().zip(serde_json::from_slice(line).ok());
+        let Some((ts, event)) = known else {
+            return serde_json::from_slice(line).ok().map(Entry::Unknown);
+        };
+        let (cluster, host) = (head.cluster.0.into_owned(), head.host.0.into_owned());
+        Some(Entry::Known(Box::new(Record { ts, event, cluster, host, pid: head.pid })))
     }
 }
 
@@ -371,7 +380,6 @@ impl<R: Read> Iterator for Reader<R> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::event::Event;
     use proptest::prelude::*;
 
     const STOPPED: &str =

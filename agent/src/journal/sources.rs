@@ -58,6 +58,11 @@ impl Inode {
     pub fn at(path: &Path) -> Option<Self> {
         fs::symlink_metadata(path).ok().as_ref().map(Self::of)
     }
+
+    /// Of the file that a path leads to now.
+    pub fn of_file(path: &Path) -> Option<Self> {
+        fs::metadata(path).ok().as_ref().map(Self::of)
+    }
 }
 
 /// Tells by the first two bytes, not by the name, whether it is gzipped.

@@ -1,0 +1,258 @@
+//! `leaderwatch log`: one story from many alert logs.
+
+mod filter;
+mod follow;
+mod table;
+pub mod undelivered;
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use jiff::Timestamp;
+use leaderwatch_agent::journal::alike::Alike;
+use leaderwatch_agent::journal::merge::Merge;
+use leaderwatch_agent::journal::reader::{Entry, Head, Skipped, Stamp};
+use leaderwatch_agent::journal::sources;
+
+use self::filter::{Filter, Job};
+use self::follow::Follow;
+use self::table::{Style, Table};
+use self::undelivered::Undelivered;
+use super::people::count;
+use super::{Verdict, complain, when};
+
+/// How often `--follow` looks for more.
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(250);
+
+const OUTPUT_BYTES: usize = 256 * 1024;
+
+/// Shows one or many alert logs as one, by time, without what several TaskManagers saw alike.
+#[derive(Args)]
+pub struct LogArgs {
+    /// Alert logs, gzipped or not, and folders that hold some; `-` is standard input, and so is nothing
+    paths: Vec<PathBuf>,
+    /// Print each record as it stands in the log, one JSON object a line
+    #[arg(long)]
+    json: bool,
+    /// Go on with what is written from now on, also when a log is closed and a new one begun
+    #[arg(short, long)]
+    follow: bool,
+    /// Only what came since: `2h`, `1d`, `10:30`, `2026-11-30 10:30`, `2026-11-30T10:30:00Z`
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Only this job, its alerts and their deliveries: its id or the first digits of it
+    #[arg(long, value_name = "ID")]
+    job: Option<String>,
+    /// Only this component
+    #[arg(long, value_parser = ["jobmanager", "resourcemanager", "dispatcher", "rest_server"])]
+    component: Option<String>,
+    /// Only these events: `leader.moved`, or `alert.` for all that begin so
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    event: Vec<String>,
+    /// Only alerts that some target does not have, with the last word on each; exit status 1 if there are any
+    #[arg(long, conflicts_with_all = ["follow", "event", "component"])]
+    undelivered: bool,
+    /// Also what other processes saw alike
+    #[arg(long)]
+    all: bool,
+    /// Zone of the times, such as `UTC` or `Asia/Shanghai`; else that of this machine
+    #[arg(long, value_name = "ZONE")]
+    time_zone: Option<String>,
+    /// Characters in a line; else as wide as the terminal, and without limit where there is none
+    #[arg(long, value_name = "COLUMNS")]
+    width: Option<usize>,
+}
+
+/// Runs the command.
+pub fn run(args: &LogArgs) -> ExitCode {
+    let session = match Session::new(args) {
+        Ok(session) => session,
+        Err(message) => return complain(Verdict::Misuse, message).into(),
+    };
+    match session.run(args) {
+        Ok(verdict) => verdict.into(),
+        // The reader has seen enough: `leaderwatch log ... | head`.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Verdict::Done.into(),
+        Err(error) => complain(Verdict::Wrong, format_args!("standard output: {error}")).into(),
+    }
+}
+
+/// Where wanted records go.
+enum Sink {
+    Json,
+    Table(Table),
+    Undelivered(Undelivered),
+}
+
+struct Session {
+    paths: Vec<PathBuf>,
+    filter: Filter,
+    alike: Option<Alike>,
+    sink: Sink,
+    style: Style,
+    out: BufWriter<io::StdoutLock<'static>>,
+    left_out: u64,
+}
+
+impl Session {
+    fn new(args: &LogArgs) -> Result<Session, String> {
+        let zone = when::zone(args.time_zone.as_deref())?;
+        let since = args.since.as_ref().map(|text| when::since(text, Timestamp::now(), &zone)).transpose()?;
+        let filter = Filter {
+            since: since.map(Stamp::of),
+            events: if args.undelivered { vec!["alert.".to_owned()] } else { args.event.clone() },
+            component: args.component.clone(),
+            job: args.job.as_deref().map(Job::new).transpose()?,
+        };
+        if args.paths.is_empty() && io::stdin().is_terminal() {
+            return Err("no log given: name alert logs or folders, or `-` for standard input".to_owned());
+        }
+        let paths = if args.paths.is_empty() { vec![PathBuf::from("-")] } else { args.paths.clone() };
+        let style = || Style { colour: wants_colour(), width: args.width.or_else(terminal_width), zone: zone.clone() };
+        let sink = match (args.undelivered, args.json) {
+            (true, _) => Sink::Undelivered(Undelivered::default()),
+            (false, true) => Sink::Json,
+            (false, false) => Sink::Table(Table::new(style())),
+        };
+        let out = BufWriter::with_capacity(OUTPUT_BYTES, io::stdout().lock());
+        let alike = (!args.all && !args.undelivered).then(Alike::default);
+        Ok(Session { paths, filter, alike, sink, style: style(), out, left_out: 0 })
+    }
+
+    fn run(mut self, args: &LogArgs) -> io::Result<Verdict> {
+        let found = match sources::find(&self.paths) {
+            Ok(found) => found,
+            Err((path, error)) => {
+                return Ok(complain(Verdict::Misuse, format_args!("{}: {error}", path.display())));
+            }
+        };
+        if found.is_empty() && !args.follow {
+            let names = self.paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
+            return Ok(complain(Verdict::Misuse, format_args!("{names}: no alert log (*.jsonl) in there")));
+        }
+        let mut merge = Merge::new(found, args.follow);
+        while let Some((stamp, line)) = merge.next_line() {
+            if !self.take(stamp, line)? {
+                merge.count_foreign();
+            }
+        }
+        if args.follow {
+            self.flush()?;
+            return self.follow(merge);
+        }
+        let mut verdict = Verdict::Done;
+        for (source, error) in merge.failed() {
+            verdict = complain(Verdict::Wrong, format_args!("{}: {error}", source.name()));
+        }
+        self.finish(args, merge.skipped(), verdict)
+    }
+
+    /// Takes in a line; false where it is no record.
+    fn take(&mut self, stamp: Stamp, line: &[u8]) -> io::Result<bool> {
+        if self.filter.surely_unwanted(stamp, line) {
+            return Ok(true);
+        }
+        let Some(head) = Head::of(line) else { return Ok(false) };
+        if !self.filter.wants(&head, line) {
+            return Ok(true);
+        }
+        if self.alike.as_mut().is_some_and(|alike| alike.told_before(&head)) {
+            self.left_out += 1;
+            return Ok(true);
+        }
+        match &mut self.sink {
+            Sink::Json => {
+                self.out.write_all(line)?;
+                self.out.write_all(b"\n")?;
+            }
+            Sink::Table(table) => {
+                let Some(entry) = Entry::of(line) else { return Ok(false) };
+                table.add(&mut self.out, stamp, &head, &entry)?;
+            }
+            Sink::Undelivered(undelivered) => {
+                let Some(entry) = Entry::of(line) else { return Ok(false) };
+                if let Entry::Known(record) = entry {
+                    undelivered.add(stamp, &record);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn follow(mut self, merge: Merge) -> io::Result<Verdict> {
+        let mut follow = Follow::after(merge, self.paths.clone());
+        loop {
+            for (stamp, line) in follow.more() {
+                if !self.take(stamp, &line)? {
+                    follow.skipped.foreign += 1;
+                }
+            }
+            self.flush()?;
+            std::thread::sleep(FOLLOW_INTERVAL);
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if let Sink::Table(table) = &mut self.sink {
+            table.write_out(&mut self.out)?;
+        }
+        self.out.flush()
+    }
+
+    fn finish(mut self, args: &LogArgs, skipped: Skipped, verdict: Verdict) -> io::Result<Verdict> {
+        self.flush()?;
+        let mut verdict = verdict;
+        if let Sink::Undelivered(undelivered) = self.sink {
+            let alerts = undelivered.into_alerts();
+            for alert in &alerts {
+                verdict = Verdict::Wrong;
+                if args.json {
+                    serde_json::to_writer(&mut self.out, alert)?;
+                    self.out.write_all(b"\n")?;
+                    continue;
+                }
+                let raised_at = alert.raised_at.as_deref().and_then(|at| at.parse().ok());
+                let time = raised_at.map_or("-".to_owned(), |at| when::shown(at, &self.style.zone));
+                writeln!(self.out, "{time}  {}", super::people::printable(&alert.in_words()))?;
+            }
+            self.out.flush()?;
+            if alerts.is_empty() && !args.json {
+                eprintln!("every alert that the log tells of was delivered");
+            }
+        }
+        if !args.json && self.left_out > 0 {
+            eprintln!("{} that other processes saw alike left out (--all shows them)", count(self.left_out, "record"));
+        }
+        if skipped.total() > 0 {
+            eprintln!(
+                "{} skipped: {} torn, {} foreign, {} too long",
+                count(skipped.total(), "line"),
+                skipped.torn,
+                skipped.foreign,
+                skipped.too_long
+            );
+        }
+        Ok(verdict)
+    }
+}
+
+/// Colour on a terminal, unless `NO_COLOR` is set (<https://no-color.org>) or the terminal is a dumb one.
+fn wants_colour() -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+    io::stdout().is_terminal() && !is_set("NO_COLOR") && !dumb
+}
+
+fn terminal_width() -> Option<usize> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    let columns = std::env::var("COLUMNS").ok().and_then(|value| value.parse().ok());
+    columns.or_else(|| {
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+        (size.ws_col > 0).then_some(usize::from(size.ws_col))
+    })
+}

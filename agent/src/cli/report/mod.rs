@@ -1,0 +1,112 @@
+//! `leaderwatch report`: what happened, as one page or as JSON.
+
+mod model;
+mod page;
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use jiff::Timestamp;
+use leaderwatch_agent::journal::alike::Alike;
+use leaderwatch_agent::journal::merge::Merge;
+use leaderwatch_agent::journal::reader::{Entry, Head, Stamp};
+use leaderwatch_agent::journal::sources;
+
+use self::model::Gather;
+use self::page::Events;
+use super::{Verdict, complain, when};
+
+/// Makes one self-contained HTML page, or JSON, of what the alert logs tell: who led when, failovers, times without
+/// leader, deliveries, and what is unresolved.
+#[derive(Args)]
+pub struct ReportArgs {
+    /// Alert logs, gzipped or not, and folders that hold some; `-` is standard input
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+    /// The page; `-` is standard output
+    #[arg(short, long, value_name = "FILE", required_unless_present = "json")]
+    output: Option<PathBuf>,
+    /// Print the figures as JSON instead, or into the file of `-o`
+    #[arg(long)]
+    json: bool,
+    /// Only what came since: `2h`, `30d`, `2026-11-30 10:30`, `2026-11-30T10:30:00Z`
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Zone of the days and times, such as `UTC` or `Asia/Shanghai`; else that of this machine
+    #[arg(long, value_name = "ZONE")]
+    time_zone: Option<String>,
+    /// How many of the latest records the page lists; figures and timeline are of all
+    #[arg(long, value_name = "NUMBER", default_value_t = 100_000)]
+    max_events: usize,
+}
+
+/// Runs the command.
+pub fn run(args: &ReportArgs) -> ExitCode {
+    make(args).unwrap_or_else(|verdict| verdict).into()
+}
+
+fn make(args: &ReportArgs) -> Result<Verdict, Verdict> {
+    let misuse = |message: String| complain(Verdict::Misuse, message);
+    let zone = when::zone(args.time_zone.as_deref()).map_err(misuse)?;
+    let now = Timestamp::now();
+    let since = args.since.as_ref().map(|text| when::since(text, now, &zone)).transpose().map_err(misuse)?;
+    let since = since.map_or(Stamp::EARLIEST, Stamp::of);
+    let found = sources::find(&args.paths).map_err(|(path, error)| misuse(format!("{}: {error}", path.display())))?;
+
+    let mut merge = Merge::new(found, false);
+    let mut gather = Gather::new(zone.clone());
+    let mut events = Events::new(if args.json { 0 } else { args.max_events });
+    let mut alike = Alike::default();
+    let mut seen_alike = 0;
+    while let Some((stamp, line)) = merge.next_line() {
+        if stamp < since {
+            continue;
+        }
+        let Some(head) = Head::of(line) else {
+            merge.count_foreign();
+            continue;
+        };
+        if alike.told_before(&head) {
+            seen_alike += 1;
+            continue;
+        }
+        let Some(entry) = Entry::of(line) else {
+            merge.count_foreign();
+            continue;
+        };
+        gather.add(stamp, &entry);
+        events.add(stamp, &head, &entry);
+    }
+
+    let mut verdict = Verdict::Done;
+    for (source, error) in merge.failed() {
+        verdict = complain(Verdict::Wrong, format_args!("{}: {error}", source.name()));
+    }
+    let Some(report) = gather.into_report(seen_alike, merge.skipped()) else {
+        return Err(complain(Verdict::Wrong, "there is no record to report on"));
+    };
+    let text = if args.json {
+        let json = serde_json::to_string_pretty(&report);
+        json.map(|json| json + "\n").map_err(|error| complain(Verdict::Wrong, error))?
+    } else {
+        page::render(&report, &events, &zone, now).map_err(|error| complain(Verdict::Wrong, error))?
+    };
+    write_out(args, &text)?;
+    Ok(verdict)
+}
+
+fn write_out(args: &ReportArgs, text: &str) -> Result<(), Verdict> {
+    let file = args.output.as_ref().filter(|path| path.as_os_str() != "-");
+    let result = match file {
+        Some(path) => fs::write(path, text),
+        None => io::stdout().lock().write_all(text.as_bytes()),
+    };
+    result.map_err(|error| match (file, error.kind()) {
+        (None, io::ErrorKind::BrokenPipe) => Verdict::Done,
+        (None, _) => complain(Verdict::Wrong, format_args!("standard output: {error}")),
+        (Some(path), _) => complain(Verdict::Wrong, format_args!("{}: {error}", path.display())),
+    })
+}
