@@ -126,7 +126,8 @@ impl Builder {
         if let KindSettings::KubernetesEvent(config) = kind {
             return self.kubernetes_event(name, config, connection);
         }
-        let (name, http, clock) = (name.to_owned(), self.http(connection, None)?, Arc::clone(&self.clock));
+        let (name, http, clock) =
+            (name.to_owned(), self.http(connection, None, Proxy::Environment)?, Arc::clone(&self.clock));
         let target: Arc<dyn Target> = match kind {
             KindSettings::Slack(config) => Arc::new(Slack::new(name, url("url", &config.url)?, http)),
             KindSettings::Teams(config) => Arc::new(Teams::new(name, url("url", &config.url)?, http)),
@@ -200,7 +201,8 @@ impl Builder {
         }
         let settings =
             KubernetesEventSettings { name: name.to_owned(), api, token, namespace: config.namespace.clone() };
-        let http = self.http(&connection, None)?;
+        // The API server is inside the cluster, and a proxy leads out of it.
+        let http = self.http(&connection, None, Proxy::None)?;
         Ok(Arc::new(KubernetesEvent::new(settings, http, Arc::clone(&self.clock))))
     }
 
@@ -228,7 +230,7 @@ impl Builder {
                 WebhookFormat::CloudEvents => Format::CloudEvents,
             },
         };
-        let http = self.http(connection, client_certificate)?;
+        let http = self.http(connection, client_certificate, Proxy::Environment)?;
         Ok(Arc::new(Webhook::new(settings, http, Arc::clone(&self.clock))?))
     }
 
@@ -268,10 +270,11 @@ impl Builder {
         &self,
         connection: &ConnectionConfig,
         client_certificate: Option<ClientCertificate>,
+        usual_proxy: Proxy,
     ) -> Result<HttpClient, NotBuilt> {
         let proxy = match &connection.proxy {
             Some(source) => Proxy::Url(secret("proxy", source)?),
-            None => Proxy::Environment,
+            None => usual_proxy,
         };
         let settings = HttpSettings {
             connect_timeout: CONNECT_TIMEOUT.min(connection.timeout),

@@ -78,10 +78,6 @@ fn judge(reply: &Reply) -> Outcome {
             Outcome::Delivered { receipt: json["id"].as_str().map(str::to_owned) }
         }
         (204, _) => Outcome::delivered(),
-        (429, Some(json)) if reply.retry_after().is_none() => {
-            let after = json["retry_after"].as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-            Outcome::Retry { after, reason: format!("answered 429{}", reply.excerpt()) }
-        }
         _ => reply.unclear(),
     }
 }

@@ -66,13 +66,7 @@ fn judge(reply: &Reply) -> Outcome {
     if reply.status == 200 && reply.is_whole && reply.text().trim() == "ok" {
         return Outcome::delivered();
     }
-    match (reply.status, reply.json().and_then(|json| json["retry_after"].as_f64())) {
-        (429, Some(seconds)) if reply.retry_after().is_none() => {
-            let after = Duration::try_from_secs_f64(seconds).ok();
-            Outcome::Retry { after, reason: format!("answered 429{}", reply.excerpt()) }
-        }
-        _ => reply.unclear(),
-    }
+    reply.unclear()
 }
 
 #[cfg(test)]
