@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Target;
 use super::alertmanager::{Alertmanager, AlertmanagerSettings};
 use super::dingtalk::{DingTalk, DingTalkSettings};
-use super::discord::Discord;
+use super::discord::discord;
 use super::email::{BadEmail, Email, EmailSettings, Security, SmtpServer};
 use super::feishu::{Feishu, FeishuSettings};
 use super::fresh::{Fresh, has_files};
@@ -18,12 +18,12 @@ use super::kubernetes_event::{KubernetesEvent, KubernetesEventSettings, Token};
 use super::pagerduty::PagerDuty;
 use super::resolver::Resolver;
 use super::secret::{BadUrl, Secret, SecretUrl};
-use super::slack::Slack;
-use super::teams::Teams;
+use super::slack::slack;
+use super::teams::teams;
 use super::telegram::Telegram;
 use super::tls::{ClientCertificate, TlsSettings};
 use super::webhook::{Authorization, BadKey, Format, SigningKey, Webhook, WebhookSettings};
-use super::wecom::WeCom;
+use super::wecom::wecom;
 use crate::clock::Clock;
 use crate::config::{
     ConnectionConfig, EmailConfig, KindSettings, KubernetesEventConfig, Login, SecretError, SecretSource, SmtpSecurity,
@@ -129,10 +129,10 @@ impl Builder {
         let (name, http, clock) =
             (name.to_owned(), self.http(connection, None, Proxy::Environment)?, Arc::clone(&self.clock));
         let target: Arc<dyn Target> = match kind {
-            KindSettings::Slack(config) => Arc::new(Slack::new(name, url("url", &config.url)?, http)),
-            KindSettings::Teams(config) => Arc::new(Teams::new(name, url("url", &config.url)?, http)),
-            KindSettings::Discord(config) => Arc::new(Discord::new(name, url("url", &config.url)?, http)),
-            KindSettings::WeCom(config) => Arc::new(WeCom::new(name, url("url", &config.url)?, http)),
+            KindSettings::Slack(config) => Arc::new(slack(name, url("url", &config.url)?, http)),
+            KindSettings::Teams(config) => Arc::new(teams(name, url("url", &config.url)?, http)),
+            KindSettings::Discord(config) => Arc::new(discord(name, url("url", &config.url)?, http)),
+            KindSettings::WeCom(config) => Arc::new(wecom(name, url("url", &config.url)?, http)),
             KindSettings::DingTalk(config) => {
                 let settings = DingTalkSettings {
                     name,
