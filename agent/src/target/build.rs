@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Target;
 use super::alertmanager::{Alertmanager, AlertmanagerSettings};
 use super::dingtalk::{DingTalk, DingTalkSettings};
-use super::discord::Discord;
+use super::discord::discord;
 use super::email::{BadEmail, Email, EmailSettings, Security, SmtpServer};
 use super::feishu::{Feishu, FeishuSettings};
 use super::fresh::{Fresh, has_files};
@@ -18,12 +18,12 @@ use super::kubernetes_event::{KubernetesEvent, KubernetesEventSettings, Token};
 use super::pagerduty::PagerDuty;
 use super::resolver::Resolver;
 use super::secret::{BadUrl, Secret, SecretUrl};
-use super::slack::Slack;
-use super::teams::Teams;
+use super::slack::slack;
+use super::teams::teams;
 use super::telegram::Telegram;
 use super::tls::{ClientCertificate, TlsSettings};
 use super::webhook::{Authorization, BadKey, Format, SigningKey, Webhook, WebhookSettings};
-use super::wecom::WeCom;
+use super::wecom::wecom;
 use crate::clock::Clock;
 use crate::config::{
     ConnectionConfig, EmailConfig, KindSettings, KubernetesEventConfig, Login, SecretError, SecretSource, SmtpSecurity,
@@ -126,12 +126,13 @@ impl Builder {
         if let KindSettings::KubernetesEvent(config) = kind {
             return self.kubernetes_event(name, config, connection);
         }
-        let (name, http, clock) = (name.to_owned(), self.http(connection, None)?, Arc::clone(&self.clock));
+        let (name, http, clock) =
+            (name.to_owned(), self.http(connection, None, Proxy::Environment)?, Arc::clone(&self.clock));
         let target: Arc<dyn Target> = match kind {
-            KindSettings::Slack(config) => Arc::new(Slack::new(name, url("url", &config.url)?, http)),
-            KindSettings::Teams(config) => Arc::new(Teams::new(name, url("url", &config.url)?, http)),
-            KindSettings::Discord(config) => Arc::new(Discord::new(name, url("url", &config.url)?, http)),
-            KindSettings::WeCom(config) => Arc::new(WeCom::new(name, url("url", &config.url)?, http)),
+            KindSettings::Slack(config) => Arc::new(slack(name, url("url", &config.url)?, http)),
+            KindSettings::Teams(config) => Arc::new(teams(name, url("url", &config.url)?, http)),
+            KindSettings::Discord(config) => Arc::new(discord(name, url("url", &config.url)?, http)),
+            KindSettings::WeCom(config) => Arc::new(wecom(name, url("url", &config.url)?, http)),
             KindSettings::DingTalk(config) => {
                 let settings = DingTalkSettings {
                     name,
@@ -200,7 +201,8 @@ impl Builder {
         }
         let settings =
             KubernetesEventSettings { name: name.to_owned(), api, token, namespace: config.namespace.clone() };
-        let http = self.http(&connection, None)?;
+        // The API server is inside the cluster, and a proxy leads out of it.
+        let http = self.http(&connection, None, Proxy::None)?;
         Ok(Arc::new(KubernetesEvent::new(settings, http, Arc::clone(&self.clock))))
     }
 
@@ -228,7 +230,7 @@ impl Builder {
                 WebhookFormat::CloudEvents => Format::CloudEvents,
             },
         };
-        let http = self.http(connection, client_certificate)?;
+        let http = self.http(connection, client_certificate, Proxy::Environment)?;
         Ok(Arc::new(Webhook::new(settings, http, Arc::clone(&self.clock))?))
     }
 
@@ -268,10 +270,11 @@ impl Builder {
         &self,
         connection: &ConnectionConfig,
         client_certificate: Option<ClientCertificate>,
+        usual_proxy: Proxy,
     ) -> Result<HttpClient, NotBuilt> {
         let proxy = match &connection.proxy {
             Some(source) => Proxy::Url(secret("proxy", source)?),
-            None => Proxy::Environment,
+            None => usual_proxy,
         };
         let settings = HttpSettings {
             connect_timeout: CONNECT_TIMEOUT.min(connection.timeout),

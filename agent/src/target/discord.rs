@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
+use super::chat::{Chat, Service};
 use super::http::{HttpClient, Reply};
 use super::secret::SecretUrl;
 use super::text::{cut_characters, escape, one_line, printable};
-use super::{Manner, Notice, Outcome, Sending, Target};
+use super::{Manner, Outcome};
 use crate::alert::{Alert, Class, Severity};
 
 /// Characters of an embed's title.
@@ -21,34 +21,17 @@ const DESCRIPTION_CHARACTERS: usize = 4096;
 /// Characters that Discord takes as markup.
 const MARKUP: &str = "\\*_~`|>#[]()<:@-";
 
-/// A Discord channel.
-pub struct Discord {
-    name: String,
-    url: SecretUrl,
-    http: HttpClient,
-}
+static SERVICE: Service = Service {
+    kind: "discord",
+    // Discord tells its limits in each reply and asks not to rely on figures; a modest one keeps clear of them.
+    manner: Manner::people(5, Duration::from_secs(5)),
+    message,
+    judge,
+};
 
-impl Discord {
-    /// A channel by its webhook's address.
-    pub fn new(name: String, url: SecretUrl, http: HttpClient) -> Discord {
-        Discord { name, url: url.with_query(&[("wait", "true")]), http }
-    }
-}
-
-impl Target for Discord {
-    fn name(&self) -> &str {
-        &self.name
-    }
-    fn kind(&self) -> &'static str {
-        "discord"
-    }
-    fn manner(&self) -> Manner {
-        // Discord tells its limits in each reply and asks not to rely on figures; a modest one keeps clear of them.
-        Manner::people(5, Duration::from_secs(5))
-    }
-    fn send<'a>(&'a self, notice: &'a Notice) -> Sending<'a> {
-        Box::pin(async move { self.http.deliver(&self.url, HeaderMap::new(), &message(&notice.alert), judge).await })
-    }
+/// A channel by its webhook's address.
+pub fn discord(name: String, url: SecretUrl, http: HttpClient) -> Chat {
+    Chat::new(&SERVICE, name, url.with_query(&[("wait", "true")]), http)
 }
 
 fn message(alert: &Alert) -> Value {
@@ -78,10 +61,6 @@ fn judge(reply: &Reply) -> Outcome {
             Outcome::Delivered { receipt: json["id"].as_str().map(str::to_owned) }
         }
         (204, _) => Outcome::delivered(),
-        (429, Some(json)) if reply.retry_after().is_none() => {
-            let after = json["retry_after"].as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-            Outcome::Retry { after, reason: format!("answered 429{}", reply.excerpt()) }
-        }
         _ => reply.unclear(),
     }
 }

@@ -226,9 +226,12 @@ impl Reply {
         }
     }
 
-    /// How long the receiver wants us to wait: header `Retry-After`, in seconds or as a date (RFC 9110, 10.2.3).
+    /// How long the receiver wants us to wait: header `Retry-After`, in seconds or as a date (RFC 9110, 10.2.3); else
+    /// `retry_after` in the body, in seconds (Slack, Discord); else header `X-RateLimit-Reset-After` (Discord).
     pub fn retry_after(&self) -> Option<Duration> {
-        parse_retry_after(self.headers.get(RETRY_AFTER)?.to_str().ok()?, Timestamp::now())
+        let header = |name: &str| parse_retry_after(self.headers.get(name)?.to_str().ok()?, Timestamp::now());
+        let in_body = || Duration::try_from_secs_f64(self.json()?["retry_after"].as_f64()?).ok();
+        header(RETRY_AFTER.as_str()).or_else(in_body).or_else(|| header("x-ratelimit-reset-after"))
     }
 
     /// For receivers that say in the body whether they took the message: a success by status whose body does not say so, such

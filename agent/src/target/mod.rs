@@ -3,6 +3,7 @@
 
 pub mod alertmanager;
 mod build;
+pub mod chat;
 pub mod cloud_events;
 pub mod dingtalk;
 pub mod discord;

@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
+use super::chat::{Chat, Service};
 use super::http::{HttpClient, Reply};
 use super::secret::SecretUrl;
 use super::text::{cut_characters, one_line, printable};
-use super::{Manner, Notice, Outcome, Sending, Target};
+use super::{Manner, Outcome};
 use crate::alert::Alert;
 
 /// Characters of a header block.
@@ -19,34 +19,17 @@ const HEADER_CHARACTERS: usize = 150;
 /// Characters of a section.
 const SECTION_CHARACTERS: usize = 3000;
 
-/// A Slack channel.
-pub struct Slack {
-    name: String,
-    url: SecretUrl,
-    http: HttpClient,
-}
+static SERVICE: Service = Service {
+    kind: "slack",
+    // One a second, with short bursts tolerated.
+    manner: Manner::people(20, Duration::from_secs(20)),
+    message,
+    judge,
+};
 
-impl Slack {
-    /// A channel by its webhook's address.
-    pub fn new(name: String, url: SecretUrl, http: HttpClient) -> Slack {
-        Slack { name, url, http }
-    }
-}
-
-impl Target for Slack {
-    fn name(&self) -> &str {
-        &self.name
-    }
-    fn kind(&self) -> &'static str {
-        "slack"
-    }
-    fn manner(&self) -> Manner {
-        // One a second, with short bursts tolerated.
-        Manner::people(20, Duration::from_secs(20))
-    }
-    fn send<'a>(&'a self, notice: &'a Notice) -> Sending<'a> {
-        Box::pin(async move { self.http.deliver(&self.url, HeaderMap::new(), &message(&notice.alert), judge).await })
-    }
+/// A channel by its webhook's address.
+pub fn slack(name: String, url: SecretUrl, http: HttpClient) -> Chat {
+    Chat::new(&SERVICE, name, url, http)
 }
 
 fn message(alert: &Alert) -> Value {
@@ -66,13 +49,7 @@ fn judge(reply: &Reply) -> Outcome {
     if reply.status == 200 && reply.is_whole && reply.text().trim() == "ok" {
         return Outcome::delivered();
     }
-    match (reply.status, reply.json().and_then(|json| json["retry_after"].as_f64())) {
-        (429, Some(seconds)) if reply.retry_after().is_none() => {
-            let after = Duration::try_from_secs_f64(seconds).ok();
-            Outcome::Retry { after, reason: format!("answered 429{}", reply.excerpt()) }
-        }
-        _ => reply.unclear(),
-    }
+    reply.unclear()
 }
 
 #[cfg(test)]

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use super::alertmanager::{Alertmanager, AlertmanagerSettings};
 use super::dingtalk::{DingTalk, DingTalkSettings};
-use super::discord::Discord;
+use super::discord::discord;
 use super::fake::{Behaviour, FakeHttp, http_client};
 use super::feishu::{Feishu, FeishuSettings};
 use super::kubernetes_event::{KubernetesEvent, KubernetesEventSettings, Token};
 use super::pagerduty::PagerDuty;
 use super::secret::{Secret, SecretUrl};
-use super::slack::Slack;
-use super::teams::Teams;
+use super::slack::slack;
+use super::teams::teams;
 use super::telegram::Telegram;
 use super::webhook::{Format, Webhook, WebhookSettings};
-use super::wecom::WeCom;
+use super::wecom::wecom;
 use super::{Outcome, Target};
 use crate::clock::ManualClock;
 use crate::delivery::test_notice;
@@ -30,10 +30,10 @@ fn target(kind: &str, url: SecretUrl) -> Box<dyn Target> {
             let settings = WebhookSettings { name, url, keys, authorization, headers, format };
             Box::new(Webhook::new(settings, http, clock).unwrap())
         }
-        "slack" => Box::new(Slack::new(name, url, http)),
-        "teams" => Box::new(Teams::new(name, url, http)),
-        "discord" => Box::new(Discord::new(name, url, http)),
-        "wecom" => Box::new(WeCom::new(name, url, http)),
+        "slack" => Box::new(slack(name, url, http)),
+        "teams" => Box::new(teams(name, url, http)),
+        "discord" => Box::new(discord(name, url, http)),
+        "wecom" => Box::new(wecom(name, url, http)),
         "dingtalk" => {
             let settings = DingTalkSettings {
                 name,

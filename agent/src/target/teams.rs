@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
+use super::chat::{Chat, Service};
 use super::http::{HttpClient, Reply};
 use super::secret::SecretUrl;
 use super::text::{cut_characters, fit_json, one_line, printable};
-use super::{Manner, Notice, Outcome, Sending, Target};
+use super::{Manner, Outcome};
 use crate::alert::{Alert, Class, Severity};
 
 /// Bytes of a whole message: 28 KB by the documents, less a margin for what the workflow adds.
@@ -19,34 +19,17 @@ const MESSAGE_BYTES: usize = 24 * 1024;
 /// Characters of a title.
 const TITLE_CHARACTERS: usize = 300;
 
-/// A Teams channel.
-pub struct Teams {
-    name: String,
-    url: SecretUrl,
-    http: HttpClient,
-}
+static SERVICE: Service = Service {
+    kind: "teams",
+    // More than four in a second are throttled.
+    manner: Manner::people(4, Duration::from_secs(2)),
+    message,
+    judge,
+};
 
-impl Teams {
-    /// A channel by its workflow's address.
-    pub fn new(name: String, url: SecretUrl, http: HttpClient) -> Teams {
-        Teams { name, url, http }
-    }
-}
-
-impl Target for Teams {
-    fn name(&self) -> &str {
-        &self.name
-    }
-    fn kind(&self) -> &'static str {
-        "teams"
-    }
-    fn manner(&self) -> Manner {
-        // More than four in a second are throttled.
-        Manner::people(4, Duration::from_secs(2))
-    }
-    fn send<'a>(&'a self, notice: &'a Notice) -> Sending<'a> {
-        Box::pin(async move { self.http.deliver(&self.url, HeaderMap::new(), &message(&notice.alert), judge).await })
-    }
+/// A channel by its workflow's address.
+pub fn teams(name: String, url: SecretUrl, http: HttpClient) -> Chat {
+    Chat::new(&SERVICE, name, url, http)
 }
 
 fn message(alert: &Alert) -> Value {

@@ -5,53 +5,29 @@
 
 use std::time::Duration;
 
-use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
+use super::Manner;
+use super::chat::{Chat, Service};
 use super::http::HttpClient;
 use super::robot::{Verdict, judge};
 use super::secret::SecretUrl;
 use super::text::{cut_bytes, one_line, printable};
-use super::{Manner, Notice, Sending, Target};
 use crate::alert::Alert;
 
 /// Bytes of a text (document 91770).
 const TEXT_BYTES: usize = 2048;
 
-/// A WeCom group.
-pub struct WeCom {
-    name: String,
-    url: SecretUrl,
-    http: HttpClient,
-}
+static SERVICE: Service = Service {
+    kind: "wecom",
+    manner: Manner::people(20, Duration::from_secs(60)),
+    message,
+    judge: |reply| judge(reply, &["errcode"], &["errmsg"], verdict),
+};
 
-impl WeCom {
-    /// A group by its robot's address.
-    pub fn new(name: String, url: SecretUrl, http: HttpClient) -> WeCom {
-        WeCom { name, url, http }
-    }
-}
-
-impl Target for WeCom {
-    fn name(&self) -> &str {
-        &self.name
-    }
-    fn kind(&self) -> &'static str {
-        "wecom"
-    }
-    fn manner(&self) -> Manner {
-        Manner::people(20, Duration::from_secs(60))
-    }
-    fn send<'a>(&'a self, notice: &'a Notice) -> Sending<'a> {
-        Box::pin(async move {
-            let message = message(&notice.alert);
-            self.http
-                .deliver(&self.url, HeaderMap::new(), &message, |reply| {
-                    judge(reply, &["errcode"], &["errmsg"], verdict)
-                })
-                .await
-        })
-    }
+/// A group by its robot's address.
+pub fn wecom(name: String, url: SecretUrl, http: HttpClient) -> Chat {
+    Chat::new(&SERVICE, name, url, http)
 }
 
 fn message(alert: &Alert) -> Value {
