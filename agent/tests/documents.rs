@@ -86,7 +86,7 @@ fn table(keys: &[Key]) -> String {
 #[test]
 fn the_reference_is_that_of_the_code() {
     let reference = document("docs/configuration.md");
-    let own = [&keys::OPTIONS[..], &keys::TOP, &keys::ALERT, &keys::CLAIM, &keys::SHARED];
+    let own = [&keys::OPTIONS[..], &keys::TOP, &keys::ALERT, &keys::CLAIM, &keys::TEXT, &keys::SHARED];
     let kinds = keys::KINDS.iter().map(|kind| kind.keys);
     for expected in own.into_iter().chain(kinds).map(table) {
         assert!(reference.contains(&expected), "docs/configuration.md lacks this table:\n{expected}");
@@ -120,7 +120,8 @@ fn every_configuration_in_the_documents_is_sound() {
         for example in blocks(&text, "toml").into_iter().chain(in_secrets) {
             let (settings, problems) = parse_file(&example, &path, &MailDefaults::default(), &SystemEnvironment);
             assert_eq!(faults(problems), Vec::<String>::new(), "{}", path.display());
-            assert!(!settings.targets.is_empty(), "{}: {example}", path.display());
+            let named = example.lines().filter(|line| line.trim() == "[[target]]").count();
+            assert_eq!(settings.targets.len(), named, "{}: {example}", path.display());
             count += 1;
         }
     }

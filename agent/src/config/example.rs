@@ -23,6 +23,7 @@ pub fn example() -> String {
     }
     push_table(&mut text, "alert", "When to alert.", &keys::ALERT);
     push_table(&mut text, "claim", "Who sends for the cluster, so that one election is one alert.", &keys::CLAIM);
+    push_table(&mut text, "text", "Your own words in alerts.", &keys::TEXT);
     text.push_str(&prose("Keys that every target takes beside its own:"));
     for key in keys::SHARED.iter().filter(|key| **key != keys::KIND) {
         push_key(&mut text, key, true);
@@ -115,7 +116,7 @@ mod tests {
             .collect();
         assert_eq!(wrong, []);
         let shown = |key: &Key| on.lines().any(|line| line == key.line());
-        assert!(keys::TOP.iter().chain(&keys::ALERT).chain(&keys::CLAIM).all(shown));
+        assert!(keys::TOP.iter().chain(&keys::ALERT).chain(&keys::CLAIM).chain(&keys::TEXT).all(shown));
     }
 
     /// Every block of TOML in README and docs is a sound configuration, but for files and variables that are not here.

@@ -24,7 +24,7 @@ use super::target::{
     UrlConfig, WebhookConfig, WebhookFormat,
 };
 use super::value::{self, ClaimStore, SmtpServer};
-use crate::alert::Class;
+use crate::alert::{Class, OwnTexts};
 
 /// Language of alerts for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,6 +111,8 @@ pub struct FileSettings {
     pub alert: AlertSettings,
     /// Who sends for the cluster.
     pub claim: ClaimSettings,
+    /// The user's own words.
+    pub texts: OwnTexts,
     /// Targets that can work, in the order of the file.
     pub targets: Vec<TargetSettings>,
     /// Where each of the targets stands in the file.
@@ -178,6 +180,7 @@ impl<'a> Reader<'a> {
     fn file(&self, root: &'a DeTable<'a>, problems: &mut Vec<Problem>) -> FileSettings {
         let alert = self.alert(self.table(root, "alert", problems), problems);
         let claim = self.claim(self.table(root, "claim", problems), problems);
+        let texts = self.texts(self.table(root, "text", problems), problems);
         let (targets, places) = self.targets(root, &alert, problems);
         let mut top = Section::new(self.source, root, 0..0, "", problems);
         top.report_unknown(&keys::TOP, &keys::TABLES, None);
@@ -192,6 +195,7 @@ impl<'a> Reader<'a> {
             metrics_file: top.path(&keys::METRICS_FILE),
             alert,
             claim,
+            texts,
             targets,
             places,
             named_files: self.source.named_files.take(),
@@ -244,6 +248,18 @@ impl<'a> Reader<'a> {
         };
         self.effective.borrow_mut().push(section.effective("[claim]"));
         claim
+    }
+
+    fn texts(&self, (table, span): (&'a DeTable<'a>, Range<usize>), problems: &mut Vec<Problem>) -> OwnTexts {
+        let mut section = Section::new(self.source, table, span, "text.", problems);
+        section.report_unknown(&keys::TEXT, &[], None);
+        let texts = OwnTexts {
+            title: section.value(&keys::OWN_TITLE, value::title_template),
+            text: section.value(&keys::OWN_BODY, value::body_template),
+            link: section.value(&keys::DASHBOARD_URL, value::link_template),
+        };
+        self.effective.borrow_mut().push(section.effective("[text]"));
+        texts
     }
 
     fn targets(

@@ -482,6 +482,28 @@ kinds! {
     "heartbeat", "A URL that is called while the agent lives, for a dead man's switch.", [URL, INTERVAL];
 }
 
+/// The user's own title.
+pub const OWN_TITLE: Key = Key::new(
+    "title",
+    Shape::Text,
+    r#""Flink {{ cluster }}: {{ class }}""#,
+    "Template (minijinja) of an alert's title, instead of the built-in one.",
+);
+/// The user's own text.
+pub const OWN_BODY: Key = Key::new(
+    "body",
+    Shape::Text,
+    r#""{{ time }}: from {{ old.place }} to {{ new.place }}, {{ job_count }} jobs""#,
+    "Template (minijinja) of an alert's text, instead of the built-in one.",
+);
+/// A link below the text.
+pub const DASHBOARD_URL: Key = Key::new(
+    "dashboard_url",
+    Shape::Text,
+    r#""https://grafana.example.org/d/flink?var-cluster={{ cluster|urlencode }}""#,
+    "Template (minijinja) of a link below an alert's built-in text.",
+);
+
 /// Keys at the top of the file.
 pub const TOP: [Key; 8] = [CLUSTER, NAMESPACE, LABELS, LANGUAGE, TIME_ZONE, LOG, STATE, METRICS_FILE];
 /// Keys of `[alert]`.
@@ -489,8 +511,10 @@ pub const ALERT: [Key; 7] =
     [ALERT_CLASSES, GROUP_WAIT, GROUP_INTERVAL, NO_LEADER_AFTER, RESOLVE_AFTER, REMEMBER_FOR, MAX_AGE];
 /// Keys of `[claim]`.
 pub const CLAIM: [Key; 2] = [STORE, LEASE];
+/// Keys of `[text]`.
+pub const TEXT: [Key; 3] = [OWN_TITLE, OWN_BODY, DASHBOARD_URL];
 /// Tables of the file.
-pub const TABLES: [&str; 3] = ["alert", "claim", "target"];
+pub const TABLES: [&str; 4] = ["alert", "claim", "text", "target"];
 
 /// Path of the file.
 pub const CONFIG: Key = Key::new(
@@ -543,7 +567,8 @@ mod tests {
 
     #[test]
     fn no_table_has_a_name_twice() {
-        let mut tables: Vec<Vec<Key>> = vec![TOP.to_vec(), ALERT.to_vec(), CLAIM.to_vec(), OPTIONS.to_vec()];
+        let mut tables: Vec<Vec<Key>> =
+            vec![TOP.to_vec(), ALERT.to_vec(), CLAIM.to_vec(), TEXT.to_vec(), OPTIONS.to_vec()];
         tables.extend(KINDS.iter().map(|kind| [&SHARED[..], kind.keys].concat()));
         for table in tables {
             let all = names(&table);
@@ -556,7 +581,7 @@ mod tests {
 
     #[test]
     fn every_key_is_documented_in_whole_sentences() {
-        let all = TOP.iter().chain(&ALERT).chain(&CLAIM).chain(&OPTIONS).chain(&SHARED);
+        let all = TOP.iter().chain(&ALERT).chain(&CLAIM).chain(&TEXT).chain(&OPTIONS).chain(&SHARED);
         for key in all.chain(KINDS.iter().flat_map(|kind| kind.keys)) {
             assert!(key.doc.ends_with(['.', ')']), "{}", key.name);
             assert!(!key.example.is_empty(), "{}", key.name);

@@ -51,6 +51,7 @@ pub use target::{
 pub use value::{ClaimStore, SmtpSecurity, SmtpServer};
 pub use watch::{Change, Watch};
 
+use crate::alert::OwnTexts;
 use crate::process::{JvmFacts, Observer, Role};
 
 /// Name of the cluster where nothing names it.
@@ -82,6 +83,8 @@ pub struct Settings {
     pub alert: AlertSettings,
     /// Who sends for the cluster.
     pub claim: ClaimSettings,
+    /// The user's own words.
+    pub texts: OwnTexts,
     /// Who receives, in the order of the configuration.
     pub targets: Vec<TargetSettings>,
     /// What Flink's own configuration tells.
@@ -165,6 +168,7 @@ fn settle(
         metrics_file: file.metrics_file,
         alert,
         claim: file.claim,
+        texts: file.texts,
         targets,
         flink,
         observer: observer(facts, role, env),

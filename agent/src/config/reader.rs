@@ -592,8 +592,8 @@ fn header_source(value: &DeValue<'_>, env: &dyn Environment) -> Result<SecretSou
 
 /// The key of another table that was probably meant.
 fn key_of_other_table(name: &str) -> Option<Fault> {
-    let tables: [(Option<&'static str>, &'static [Key]); 3] =
-        [(None, &keys::TOP), (Some("alert"), &keys::ALERT), (Some("claim"), &keys::CLAIM)];
+    let tables: [(Option<&'static str>, &'static [Key]); 4] =
+        [(None, &keys::TOP), (Some("alert"), &keys::ALERT), (Some("claim"), &keys::CLAIM), (Some("text"), &keys::TEXT)];
     tables.into_iter().find_map(|(table, keys)| {
         let key = nearest(name, keys.iter().map(|key| key.name))?;
         Some(Fault::KeyOfOtherTable { key: key.to_owned(), table })

@@ -9,6 +9,7 @@ pub fn schema() -> Value {
     let mut properties = properties(&keys::TOP);
     properties.insert("alert".to_owned(), table("When to alert.", &keys::ALERT, Map::new()));
     properties.insert("claim".to_owned(), table("Who sends for the cluster.", &keys::CLAIM, Map::new()));
+    properties.insert("text".to_owned(), table("The user's own words.", &keys::TEXT, Map::new()));
     let kinds: Vec<Value> = keys::KINDS.iter().map(target).collect();
     let targets = json!({"type": "array", "description": "Who receives.", "items": {"oneOf": kinds}});
     properties.insert("target".to_owned(), targets);

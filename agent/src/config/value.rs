@@ -7,10 +7,11 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 use super::duration::{format_duration, parse_duration};
+use super::file::Language;
 use super::keys::{CLASSES, Key, Shape};
 use super::nearest::nearest;
 use super::problem::Fault;
-use crate::alert::Class;
+use crate::alert::{Class, OwnTexts, Texts};
 
 /// Longest part of a value that a problem shows, in characters.
 const SHOWN_CHARACTERS: usize = 80;
@@ -94,6 +95,32 @@ pub(super) fn text(value: &str) -> Result<String, Fault> {
         return Err(bad_value(value, "a text of one line"));
     }
     Ok(value.to_owned())
+}
+
+/// A template of a title.
+pub(super) fn title_template(value: &str) -> Result<String, Fault> {
+    template(value, OwnTexts { title: Some(value.to_owned()), ..OwnTexts::default() })
+}
+
+/// A template of a text.
+pub(super) fn body_template(value: &str) -> Result<String, Fault> {
+    template(value, OwnTexts { text: Some(value.to_owned()), ..OwnTexts::default() })
+}
+
+/// A template of a link.
+pub(super) fn link_template(value: &str) -> Result<String, Fault> {
+    template(value, OwnTexts { link: Some(value.to_owned()), ..OwnTexts::default() })
+}
+
+/// A template works if it can be rendered for an alert of each class.
+fn template(value: &str, own: OwnTexts) -> Result<String, Fault> {
+    let (_, bad) = Texts::new(Language::English, TimeZone::UTC, own);
+    match bad.first() {
+        Some(bad) => {
+            Err(bad_value(value, format!("a minijinja template that works; this one does not: {}", bad.reason)))
+        }
+        None => Ok(value.to_owned()),
+    }
 }
 
 /// A path.

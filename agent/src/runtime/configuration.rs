@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::alert::{AlertSettings, OwnTexts, Texts};
+use crate::alert::{AlertSettings, Texts};
 use crate::clock::Clock;
 use crate::config::{self, Problem, Settings, SystemEnvironment, Watch};
 use crate::delivery::Route;
@@ -93,7 +93,7 @@ impl Configuration {
     fn make(&self, problems: &[Problem]) -> Configured {
         let mut problems: Vec<Event> = problems.iter().map(event).collect();
         let settings = &self.settings;
-        let (texts, bad) = Texts::new(settings.language, settings.time_zone.clone(), OwnTexts::default());
+        let (texts, bad) = Texts::new(settings.language, settings.time_zone.clone(), settings.texts.clone());
         problems.extend(bad.iter().map(|template| Event::problem("configuration", template.to_string())));
         let (mut routes, mut wanting) = (Vec::new(), Vec::new());
         for target in &settings.targets {

@@ -72,7 +72,7 @@ impl Texts {
     pub fn new(language: Language, time_zone: TimeZone, own: OwnTexts) -> (Texts, Vec<BadTemplate>) {
         let mut templates = Environment::new();
         templates.set_fuel(Some(FUEL));
-        templates.set_undefined_behavior(UndefinedBehavior::Lenient);
+        templates.set_undefined_behavior(UndefinedBehavior::Chainable);
         templates.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
         let (title, text) = built_in(language);
         for (name, template) in [(BUILT_IN_TITLE, title), (BUILT_IN_TEXT, text), (TITLE, title), (TEXT, text)] {
