@@ -261,7 +261,7 @@ impl Builder {
             connect_timeout: CONNECT_TIMEOUT.min(connection.timeout),
             timeout: connection.timeout,
             tls: TlsSettings { ca_file: connection.ca_file.clone(), client_certificate: None },
-            server_name: None,
+            server_name: config.server_name.clone(),
         };
         Ok(Arc::new(Email::new(settings, self.resolver.clone())?))
     }
