@@ -80,8 +80,9 @@ pub(super) fn merge(notices: &[Arc<Notice>], why: Why, wording: &dyn Wording) ->
     alert.id.clone_from(&id);
     alert.occurred_at = notices.iter().map(|notice| notice.alert.occurred_at).max().unwrap_or(alert.occurred_at);
     alert.members.clear();
+    alert.members_left_out = 0;
     (alert.old_leader, alert.new_leader, alert.cause) = (None, None, None);
-    (alert.leaderless_ms, alert.same_address) = (None, None);
+    (alert.leaderless_ms, alert.same_address, alert.elections, alert.resolves) = (None, None, None, None);
     if why == Why::Old {
         alert.severity = Severity::Info;
     }

@@ -146,6 +146,7 @@ impl Lane {
                     () = hurry => {}
                 }
             }
+            pace.limiter.set_rate(self.manner().rate);
             let free_at = pace.limiter.free_at(Instant::now());
             if let Some(at) = free_at {
                 sleep_until(at).await;
@@ -326,7 +327,7 @@ impl Told {
         for item in queue.items.iter().take(parcel.count) {
             let notice = Arc::clone(&item.notice);
             let keep_for = match notice.action {
-                Action::Raise | Action::Update if notice.alert.class != Class::Test => repeat.open_for,
+                Action::Raise | Action::Update if !is_drill(&notice.alert) => repeat.open_for,
                 Action::Resolve => repeat.resolved_for,
                 Action::Raise | Action::Update | Action::Digest => continue,
             };
@@ -396,6 +397,10 @@ impl Heart {
             Outcome::Retry { .. } | Outcome::Reject { .. } => {}
         }
     }
+}
+
+fn is_drill(alert: &Alert) -> bool {
+    alert.drill || alert.class == Class::Test
 }
 
 fn is_old(alert: &Alert, context: &Context) -> bool {

@@ -21,6 +21,11 @@ impl Limiter {
         Self { rate, sent: VecDeque::new() }
     }
 
+    /// From now on another limit holds, for what was sent before, too.
+    pub(super) fn set_rate(&mut self, rate: Option<Rate>) {
+        self.rate = rate;
+    }
+
     /// When the next message may go out, if not now.
     pub(super) fn free_at(&mut self, now: Instant) -> Option<Instant> {
         let rate = self.rate?;
@@ -57,6 +62,17 @@ mod tests {
             limiter.count(now);
         }
         assert!(limiter.sent.is_empty());
+    }
+
+    #[test]
+    fn another_limit_counts_what_was_sent_before() {
+        let mut limiter = Limiter::new(Some(Rate::new(20, Duration::from_secs(60))));
+        let now = Instant::now();
+        limiter.count(now);
+        limiter.set_rate(Some(Rate::new(1, Duration::from_secs(10))));
+        assert_eq!(limiter.free_at(now), Some(now + Duration::from_secs(10)));
+        limiter.set_rate(None);
+        assert_eq!(limiter.free_at(now), None);
     }
 
     proptest! {

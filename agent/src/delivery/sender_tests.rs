@@ -420,6 +420,18 @@ async fn a_receiver_that_forgets_is_told_again_until_the_end_was_told_for_long_e
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_drill_is_not_repeated() {
+    let repeat = Repeat { every: seconds(60), open_for: seconds(600), resolved_for: seconds(300) };
+    let hook = Fake::new("hook", Manner { repeat: Some(repeat), ..Manner::MACHINE }, |_, _| Outcome::delivered());
+    let rig = Rig::start(vec![route(&hook)], |_| {});
+    let mut drill = notice("1", "");
+    drill.alert.drill = true;
+    rig.submit(drill, &["hook"], None);
+    sleep(seconds(300)).await;
+    assert_eq!(hook.ids(), ["1"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_waits_for_too_long_is_given_up_and_reported() {
     let hook = Fake::new("hook", Manner::MACHINE, |_, _| Outcome::retry("down"));
     let rig = Rig::start(vec![route(&hook)], |settings| settings.give_up_after = seconds(10));

@@ -173,6 +173,7 @@ fn labels(alert: &Alert, class: &str, severity: Severity) -> BTreeMap<String, St
     ];
     labels.extend(own.map(|(name, value)| (name.to_owned(), value.to_owned())));
     labels.extend(alert.namespace.iter().map(|namespace| ("namespace".to_owned(), namespace.clone())));
+    labels.extend(alert.drill.then(|| ("drill".to_owned(), "true".to_owned())));
     labels.retain(|_, value| !value.is_empty());
     labels
 }
@@ -261,6 +262,14 @@ mod tests {
         assert_eq!(entry["annotations"]["new_leader"], "akka.tcp://flink@h:1/user/x");
         let labels: Vec<_> = entry["labels"].as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(labels, ["_1st", "alertname", "class", "cluster", "leaderwatch_id", "severity", "team_name"]);
+    }
+
+    #[test]
+    fn a_drill_can_be_routed_by_its_label() {
+        let mut notice = test_notice("abc", "text");
+        notice.alert.drill = true;
+        assert_eq!(alerts(&notice, NOW)[0]["labels"]["drill"], "true");
+        assert_eq!(alerts(&test_notice("abc", "text"), NOW)[0]["labels"]["drill"], Value::Null);
     }
 
     #[test]
