@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Tells people when the leadership of a Flink JobManager moves: reads and explains the alert log.
+/// Tells people when the leadership of a Flink JobManager moves: reads its log, checks it, tries it out.
 #[derive(Parser)]
 #[command(name = "leaderwatch", version, max_term_width = 100)]
 #[command(after_help = "Exit status: 0 done, 1 found something wrong, 2 called wrongly.")]
@@ -22,6 +22,7 @@ enum Command {
     Log(cli::log::LogArgs),
     Report(cli::report::ReportArgs),
     Status(cli::status::StatusArgs),
+    Test(cli::test::TestArgs),
 }
 
 fn main() -> ExitCode {
@@ -30,5 +31,6 @@ fn main() -> ExitCode {
         Command::Log(args) => cli::log::run(&args),
         Command::Report(args) => cli::report::run(&args),
         Command::Status(args) => cli::status::run(&args),
+        Command::Test(args) => cli::test::run(&args),
     }
 }

@@ -6,8 +6,52 @@ use jiff::Timestamp;
 
 use super::id::alert_id;
 use super::model::{Alert, Cause, Class, Member, Severity};
+use super::text::Texts;
 use crate::leadership::{Component, JobId, Leader, SessionId};
 use crate::process::{Observer, Role};
+
+/// What a drill takes from the cluster that it is for.
+#[derive(Debug, Clone)]
+pub struct Circumstances {
+    /// Name of the Flink cluster.
+    pub cluster: String,
+    /// Kubernetes namespace, where there is one.
+    pub namespace: Option<String>,
+    /// The user's own labels.
+    pub labels: BTreeMap<String, String>,
+    /// Who sends.
+    pub observer: Observer,
+    /// When.
+    pub at: Timestamp,
+    /// Another one for each drill, so that no receiver takes a second drill for a repeat of the first.
+    pub number: u128,
+}
+
+/// The drill that is sent: people read what an alert of the class `asked` says, below the remark that it is a drill;
+/// machines see the class `test`.
+pub fn sent(asked: Class, circumstances: Circumstances, texts: &Texts) -> Alert {
+    let Circumstances { cluster, namespace, labels, observer, at, number } = circumstances;
+    let id = alert_id("drill", namespace.as_deref(), &cluster, SessionId(number));
+    let mut alert = Alert { id, namespace, occurred_at: at, observer, labels, ..alert(asked, &cluster) };
+    texts.write(&mut alert);
+    let remark = Alert {
+        class: Class::Test,
+        members: Vec::new(),
+        old_leader: None,
+        new_leader: None,
+        leaderless_ms: None,
+        labels: BTreeMap::new(),
+        ..alert.clone()
+    };
+    let (mark, remark) = (texts.drill_mark(&remark), texts.built_in_text(&remark));
+    if !alert.title.starts_with(&mark) {
+        alert.title = format!("{mark} {}", alert.title);
+    }
+    if !alert.text.contains(&remark) {
+        alert.text = format!("{remark}\n\n{}", alert.text);
+    }
+    Alert { class: Class::Test, severity: Severity::Info, ..alert }
+}
 
 /// An alert of that class as it would be, marked as a drill. Its texts are still to be written.
 pub fn alert(class: Class, cluster: &str) -> Alert {
@@ -58,5 +102,57 @@ pub fn alert(class: Class, cluster: &str) -> Alert {
             flink_version: None,
         },
         labels: BTreeMap::new(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use jiff::tz::TimeZone;
+
+    use super::*;
+    use crate::alert::OwnTexts;
+    use crate::config::Language;
+
+    fn circumstances(number: u128) -> Circumstances {
+        let observer = alert(Class::Test, "").observer;
+        let labels = [("env".to_owned(), "prod".to_owned())].into();
+        Circumstances { cluster: "orders".into(), namespace: None, labels, observer, at: Timestamp::UNIX_EPOCH, number }
+    }
+
+    #[test]
+    fn people_read_the_asked_class_as_a_drill_and_machines_see_a_test() {
+        let drill = sent(Class::Failover, circumstances(1), &Texts::default());
+        assert_eq!((drill.class, drill.severity, drill.drill), (Class::Test, Severity::Info, true));
+        assert_eq!(
+            drill.title,
+            "[DRILL] Flink orders: JobManager leadership moved to jobmanager-2.example.org:6123, 1 job"
+        );
+        assert!(drill.text.starts_with("This is a drill of Leaderwatch for Flink cluster orders."), "{}", drill.text);
+        assert!(drill.text.contains("was replaced at") && drill.text.contains("env: prod"), "{}", drill.text);
+        assert_ne!(drill.id, sent(Class::Failover, circumstances(2), &Texts::default()).id);
+    }
+
+    #[test]
+    fn a_drill_of_a_test_says_it_once() {
+        let drill = sent(Class::Test, circumstances(1), &Texts::default());
+        assert_eq!(drill.text.matches("This is a drill").count(), 1, "{}", drill.text);
+    }
+
+    #[test]
+    fn it_is_marked_in_every_language_and_whatever_the_user_writes() {
+        let own = || OwnTexts { title: Some("moved".into()), text: Some("moved".into()), link: None };
+        let languages = [
+            (Language::English, "[DRILL] moved"),
+            (Language::SimplifiedChinese, "[演练] moved"),
+            (Language::TraditionalChinese, "[演練] moved"),
+            (Language::Korean, "[훈련] moved"),
+        ];
+        for (language, title) in languages {
+            let (texts, _) = Texts::new(language, TimeZone::UTC, own());
+            let drill = sent(Class::NoLeader, circumstances(1), &texts);
+            assert_eq!(drill.title, title);
+            assert!(drill.text.ends_with("\n\nmoved\n") && drill.text.len() > 20, "{}", drill.text);
+        }
     }
 }

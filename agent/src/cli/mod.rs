@@ -7,6 +7,7 @@ pub mod log;
 mod people;
 pub mod report;
 pub mod status;
+pub mod test;
 mod when;
 mod words;
 

@@ -100,7 +100,24 @@ pub struct Settings {
 /// Reads options, file and Flink's own configuration. Never fails, never panics, uses no network; may block for as long
 /// as the file system does.
 pub fn load(facts: &JvmFacts, role: Role, options: &str, env: &dyn Environment) -> (Settings, Vec<Problem>) {
-    let (options, mut problems) = options::parse(options, env);
+    let (options, problems) = options::parse(options, env);
+    load_parsed(facts, role, options, problems, env)
+}
+
+/// As [`load`] outside a JVM, with this file whatever the options name: its path may hold what options may not.
+pub fn load_file(path: &Path, options: &str, env: &dyn Environment) -> (Settings, Vec<Problem>) {
+    let (mut options, problems) = options::parse(options, env);
+    options.config = Some(path.to_owned());
+    load_parsed(&JvmFacts::default(), Role::TaskManager, options, problems, env)
+}
+
+fn load_parsed(
+    facts: &JvmFacts,
+    role: Role,
+    options: Options,
+    mut problems: Vec<Problem>,
+    env: &dyn Environment,
+) -> (Settings, Vec<Problem>) {
     let mail = MailDefaults { smtp: options.smtp.clone(), from: sender(&options, env) };
     let file = read_file(&options, &mail, env, &mut problems);
     let (flink, flink_problems) = FlinkConf::discover(facts, env);

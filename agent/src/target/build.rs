@@ -16,6 +16,7 @@ use super::heartbeat::Heartbeat;
 use super::http::{BadHttp, HttpClient, HttpSettings, Proxy};
 use super::kubernetes_event::{KubernetesEvent, KubernetesEventSettings, Token};
 use super::pagerduty::PagerDuty;
+use super::preview::Preview;
 use super::resolver::Resolver;
 use super::secret::{BadUrl, Secret, SecretUrl};
 use super::slack::slack;
@@ -89,12 +90,18 @@ impl From<BadEmail> for NotBuilt {
 pub struct Builder {
     resolver: Resolver,
     clock: Arc<dyn Clock>,
+    preview: Option<Arc<Preview>>,
 }
 
 impl Builder {
     /// Looks names up as the system does.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { resolver: Resolver::default(), clock }
+        Self { resolver: Resolver::default(), clock, preview: None }
+    }
+
+    /// Makes targets that send nothing and hand to `preview` what they would send.
+    pub fn with_preview(self, preview: Arc<Preview>) -> Self {
+        Self { preview: Some(preview), ..self }
     }
 
     /// Makes one target. Reads the files of its secrets and certificates; secrets in files are looked at again before each
@@ -263,7 +270,7 @@ impl Builder {
             tls: TlsSettings { ca_file: connection.ca_file.clone(), client_certificate: None },
             server_name: config.server_name.clone(),
         };
-        Ok(Arc::new(Email::new(settings, self.resolver.clone())?))
+        Ok(Arc::new(Email::new(settings, self.resolver.clone())?.with_preview(self.preview.clone())))
     }
 
     fn http(
@@ -282,7 +289,7 @@ impl Builder {
             proxy,
             tls: TlsSettings { ca_file: connection.ca_file.clone(), client_certificate },
         };
-        Ok(HttpClient::new(&settings, &self.resolver)?)
+        Ok(HttpClient::new(&settings, &self.resolver)?.with_preview(self.preview.clone()))
     }
 }
 

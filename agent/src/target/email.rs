@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lettre::address::Address;
@@ -24,6 +25,7 @@ use percent_encoding::percent_decode_str;
 use reqwest::Url;
 use tokio::time::timeout;
 
+use super::preview::{Letter, Preview};
 use super::resolver::Resolver;
 use super::secret::Secret;
 use super::text::{cut_characters, one_line};
@@ -146,6 +148,7 @@ pub struct Email {
     tls: TlsParameters,
     hello: ClientId,
     resolver: Resolver,
+    preview: Option<Arc<Preview>>,
     /// Who has a message of which others are still to get theirs.
     in_part: Mutex<BTreeMap<String, BTreeSet<Address>>>,
 }
@@ -175,10 +178,26 @@ impl Email {
         let is_checked = server.security != Security::StartTlsWhereOffered || server.credentials.is_some();
         let tls = if is_checked { smtp_parameters(&settings.tls, name)? } else { unchecked(name)? };
         let (hello, in_part) = (ClientId::default(), Mutex::default());
-        Ok(Email { settings, from, to, tls, hello, resolver, in_part })
+        Ok(Email { settings, from, to, tls, hello, resolver, preview: None, in_part })
+    }
+
+    /// Sends nothing: hands to `preview` what would be sent, where there is one.
+    pub fn with_preview(self, preview: Option<Arc<Preview>>) -> Email {
+        Email { preview, ..self }
+    }
+
+    fn letter(&self, notice: &Notice) -> Letter {
+        let to: Vec<String> = self.to.iter().map(Mailbox::to_string).collect();
+        let subject = cut_characters(&one_line(&notice.alert.title), SUBJECT_CHARACTERS);
+        let headers = [("From", self.from.to_string()), ("To", to.join(", ")), ("Subject", subject)];
+        let headers = headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        Letter { to: format!("mail to {}", self.host()), headers, body: notice.alert.text.clone() }
     }
 
     async fn deliver(&self, notice: &Notice) -> Outcome {
+        if let Some(preview) = &self.preview {
+            return preview.take(self.letter(notice));
+        }
         let limit = self.settings.timeout;
         match timeout(limit, self.send_to_those_without(notice)).await {
             Ok(Ok(outcome)) => outcome,

@@ -6,6 +6,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -14,6 +15,7 @@ use reqwest::{Method, redirect};
 use serde_json::Value;
 
 use super::Outcome;
+use super::preview::Preview;
 use super::resolver::Resolver;
 use super::secret::{Secret, SecretUrl};
 use super::tls::{BadTls, TlsSettings, client_config};
@@ -96,6 +98,7 @@ impl From<BadTls> for BadHttp {
 pub struct HttpClient {
     client: reqwest::Client,
     timeout: Duration,
+    preview: Option<Arc<Preview>>,
 }
 
 /// What came back.
@@ -131,7 +134,12 @@ impl HttpClient {
             Proxy::Url(url) => builder.proxy(reqwest::Proxy::all(url.expose()).map_err(|_| BadHttp::Proxy)?),
         };
         let client = builder.build().map_err(|error| BadHttp::Other(innermost(&error.without_url())))?;
-        Ok(HttpClient { client, timeout: settings.timeout })
+        Ok(HttpClient { client, timeout: settings.timeout, preview: None })
+    }
+
+    /// Sends nothing: hands to `preview` what would be sent, where there is one.
+    pub fn with_preview(self, preview: Option<Arc<Preview>>) -> HttpClient {
+        HttpClient { preview, ..self }
     }
 
     /// Posts JSON and lets the target judge the reply.
@@ -175,6 +183,9 @@ impl HttpClient {
         headers: HeaderMap,
         body: Vec<u8>,
     ) -> Result<Reply, Outcome> {
+        if let Some(preview) = &self.preview {
+            return Err(preview.take_request(&method, url, &headers, &body));
+        }
         let request = self.client.request(method, url.expose().clone()).headers(headers).body(body);
         let mut response = request.send().await.map_err(|error| Outcome::retry(self.explain(error, url)))?;
         let (status, headers) = (response.status().as_u16(), std::mem::take(response.headers_mut()));

@@ -18,6 +18,7 @@ pub mod heartbeat;
 pub mod http;
 pub mod kubernetes_event;
 pub mod pagerduty;
+pub mod preview;
 pub mod resolver;
 mod robot;
 pub mod secret;

@@ -107,6 +107,19 @@ impl Texts {
         alert.text = text.unwrap_or_default().trim().to_owned() + "\n";
     }
 
+    /// The built-in text of an alert, whatever the user's own is.
+    pub(super) fn built_in_text(&self, alert: &Alert) -> String {
+        let text = self.templates.get_template(BUILT_IN_TEXT).and_then(|text| text.render(self.values(alert, "")));
+        text.unwrap_or_default().trim().to_owned()
+    }
+
+    /// What the built-in title of a drill begins with: `[DRILL]` in the reader's language.
+    pub(super) fn drill_mark(&self, drill: &Alert) -> String {
+        let title = self.templates.get_template(BUILT_IN_TITLE).and_then(|title| title.render(self.values(drill, "")));
+        let title = title.unwrap_or_default();
+        title.split_inclusive(']').next().unwrap_or_default().to_owned()
+    }
+
     fn render(&self, name: &str, alert: &Alert) -> Result<String, minijinja::Error> {
         let link = self.templates.get_template("link")?.render(self.values(alert, ""))?;
         self.templates.get_template(name)?.render(self.values(alert, link.trim()))
