@@ -22,11 +22,12 @@ pub struct Guard {
     shell: Child,
 }
 
-/// The list is a folder with one file a process group, so that adding and removing are each one step.
+/// The list is a folder with one file a process group, so that adding and removing are each one step. `-s KILL` is the one
+/// form that every shell takes before `--`: dash refuses `-9 --`.
 const GUARD_SCRIPT: &str = r#"
 trap '' INT TERM HUP
 cat >/dev/null
-for group in "$1"/*; do kill -9 -- "-${group##*/}" 2>/dev/null; done
+for group in "$1"/*; do kill -s KILL -- "-${group##*/}" 2>/dev/null; done
 [ -z "$2" ] || { rm -rf -- "$2"; echo "leaderwatch: interrupted; all that was started is stopped and removed" >&2; }
 "#;
 
@@ -180,4 +181,25 @@ fn is_alive(pid: i32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
     let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
     !matches!(state, Some('Z' | 'X') | None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Holds a fault: the list was worked off by a `kill` that dash does not know, and all went on living.
+    #[test]
+    fn what_a_dead_process_left_is_killed_and_removed() {
+        let ground = tempfile::tempdir().unwrap();
+        let folder = ground.path().join("cluster");
+        let mut guard = Guard::new(&folder, Some(&folder)).unwrap();
+        let mut sleep = Command::new("sleep").arg("600").process_group(0).spawn().unwrap();
+        guard.add(Pid::from_child(&sleep)).unwrap();
+        // As when this process is killed: the pipe ends, and nobody took himself off the list.
+        let held = Arc::get_mut(&mut guard).unwrap();
+        drop(held.pipe.take());
+        held.shell.wait().unwrap();
+        assert_eq!(sleep.wait().unwrap().signal(), Some(9));
+        assert!(!folder.exists());
+    }
 }

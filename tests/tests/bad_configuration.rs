@@ -136,8 +136,12 @@ fn flink_runs_on(version: &str, user: Option<u32>) {
     let mut builder = Cluster::builder(&installation)
         .task_managers(1 + cases.len())
         .setting("taskmanager.numberOfTaskSlots", "1")
-        // Their processes start all at once on two cores.
-        .setting("heartbeat.timeout", if version.starts_with('1') { "15000" } else { "15000ms" });
+        // Ten JVMs on two cores stand still for a while now and then.
+        .setting("heartbeat.timeout", if version.starts_with('1') { "15000" } else { "15000ms" })
+        .setting(
+            "high-availability.zookeeper.client.session-timeout",
+            if version.starts_with('1') { "6000" } else { "6000ms" },
+        );
     for (index, case) in cases.iter().enumerate() {
         let mut options: Vec<(&str, &str)> = case.options.iter().map(|(key, value)| (*key, value.as_str())).collect();
         // Each its own cluster, so that none sends for another.
@@ -231,7 +235,7 @@ fn reachable_installation(version: &str, user: Option<u32>, ground: &Path) -> In
             // Hard links where the file system allows.
             let linked =
                 |option: &str| Command::new("cp").arg(option).arg(&*path).arg(&copy).status().unwrap().success();
-            assert!(linked("-alL") || linked("-aL"), "{} could not be copied", path.display());
+            assert!(linked("-al") || linked("-a"), "{} could not be copied", path.display());
             *path = copy;
         }
     }
