@@ -67,6 +67,11 @@ pub enum Event {
         hooks: BTreeMap<String, String>,
         targets: Vec<TargetFields>,
     },
+    #[serde(rename = "agent.hooked")]
+    AgentHooked {
+        /// Class whose methods are hooked from now on.
+        hook: String,
+    },
     #[serde(rename = "leader.elected")]
     LeaderElected {
         #[serde(flatten)]

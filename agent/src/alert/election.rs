@@ -8,7 +8,7 @@
 //! what belongs together (FLINK-24038). Before, each component draws its own, and host and port of the old or new leader
 //! say it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,11 @@ use crate::target::{Action, Notice};
 
 /// How long an election of jobs only waits for the ResourceManager's, before Flink 1.15.
 const WAIT_FOR_RESOURCE_MANAGER: Duration = Duration::from_secs(10);
+/// How long an election waits for the jobs that lost their leader with it. Measured on a busy machine: a job is told its
+/// new leader up to 5 s after the ResourceManager's.
+const WAIT_FOR_JOBS: Duration = Duration::from_secs(10);
+/// A job that lost its leader longer ago is not waited for: it may have ended, which Flink does not announce.
+const LOST_LATELY: Duration = Duration::from_secs(120);
 /// How long an alert waits for the disk. Beyond it, it goes on without.
 const WAIT_FOR_DISK: Duration = Duration::from_secs(1);
 /// How many told elections are remembered, so that late members find their alert.
@@ -170,16 +175,19 @@ pub struct Elections {
     told: Vec<Told>,
     /// The last leader that Flink held for dead.
     unreachable: Option<SessionId>,
+    /// Jobs whose leader was lost lately and that have none yet, and when that was by the monotonic clock.
+    leaderless_jobs: HashMap<SeatKey, Duration>,
 }
 
 impl Elections {
     /// No elections yet.
     pub fn new(settings: Arc<AlertSettings>) -> Self {
-        Self { settings, open: Vec::new(), told: Vec::new(), unreachable: None }
+        Self { settings, open: Vec::new(), told: Vec::new(), unreachable: None, leaderless_jobs: HashMap::new() }
     }
 
     /// Takes a change of a seat in.
     pub fn take(&mut self, change: &SeatChange) {
+        self.follow_leaderless(change);
         match &change.change {
             Change::Moved { old, new, leaderless } => {
                 let movement = self.moved(change.seat, old, new, *leaderless, change.at);
@@ -195,6 +203,20 @@ impl Elections {
                 let _ = self.join(Box::new(movement), change.at, Some(self.settings.group_interval));
             }
             Change::Unreachable { leader: Some(leader), .. } => self.unreachable = Some(leader.id),
+            _ => {}
+        }
+    }
+
+    fn follow_leaderless(&mut self, change: &SeatChange) {
+        let now = change.at.monotonic;
+        match &change.change {
+            Change::Lost { .. } if change.seat.component == Component::JobManager => {
+                self.leaderless_jobs.retain(|_, lost| now.saturating_sub(*lost) < LOST_LATELY);
+                self.leaderless_jobs.insert(change.seat, now);
+            }
+            Change::Elected { .. } | Change::Returned { .. } | Change::Moved { .. } => {
+                self.leaderless_jobs.remove(&change.seat);
+            }
             _ => {}
         }
     }
@@ -318,14 +340,16 @@ impl Elections {
 
     fn raise_at(&self, open: &Open) -> Duration {
         let group_wait = self.settings.group_wait;
-        let wait = if self.settings.one_id_for_all || open.has_resource_manager() {
-            group_wait
-        } else {
-            group_wait.max(WAIT_FOR_RESOURCE_MANAGER)
-        };
-        if wait.is_zero() {
+        if group_wait.is_zero() && self.settings.one_id_for_all {
             return open.opened.monotonic;
         }
+        let wait = if !self.settings.one_id_for_all && !open.has_resource_manager() {
+            group_wait.max(WAIT_FOR_RESOURCE_MANAGER)
+        } else if self.waits_for_jobs(open) {
+            group_wait.max(WAIT_FOR_JOBS)
+        } else {
+            group_wait
+        };
         open.waiting_since.unwrap_or(open.opened.monotonic + WAIT_FOR_DISK) + wait
     }
 
@@ -336,6 +360,10 @@ impl Elections {
             return Effect::Forget { saved: open.saved_parts };
         }
         self.raise(open)
+    }
+
+    fn waits_for_jobs(&self, open: &Open) -> bool {
+        self.leaderless_jobs.values().any(|lost| open.opened.monotonic.saturating_sub(*lost) < LOST_LATELY)
     }
 
     fn raise(&mut self, open: Open) -> Effect {
@@ -556,6 +584,34 @@ mod tests {
         assert!(raised[0].members[1].joined);
         assert_eq!(raised[0].severity, Severity::Critical);
         assert_eq!(raised[0].old_leader, Some(leader(1, "a")));
+    }
+
+    /// Fault: on a busy machine the job is told its new leader after `group_wait`, and the alert named no job.
+    #[test]
+    fn jobs_that_lost_their_leader_are_waited_for() {
+        let mut play = Play::new(true);
+        let job = SeatKey::job(JobId(1));
+        play.take(job, Change::Lost { leader: leader(1, "a") });
+        play.moved(RESOURCE_MANAGER, leader(1, "a"), leader(2, "b"));
+        play.pass(Duration::from_secs(5));
+        assert!(play.raised().is_empty());
+        play.moved(job, leader(1, "a"), leader(2, "b"));
+        play.pass(Duration::from_millis(200));
+        assert_eq!(seats(play.raised()[0]), [RESOURCE_MANAGER, job]);
+    }
+
+    #[test]
+    fn a_job_that_has_ended_is_not_waited_for_for_ever() {
+        let mut play = Play::new(true);
+        let job = SeatKey::job(JobId(1));
+        play.take(job, Change::Lost { leader: leader(1, "a") });
+        play.moved(RESOURCE_MANAGER, leader(1, "a"), leader(2, "b"));
+        play.pass(Duration::from_millis(10_100));
+        assert_eq!(play.raised().len(), 1);
+        play.pass(Duration::from_secs(200));
+        play.moved(RESOURCE_MANAGER, leader(2, "b"), leader(3, "a"));
+        play.pass(Duration::from_millis(2_200));
+        assert_eq!(play.raised().len(), 2);
     }
 
     #[test]

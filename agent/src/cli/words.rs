@@ -112,6 +112,7 @@ fn text(event: &Event) -> String {
         Event::AgentProblem { what, reason } => format!("{what}: {reason}"),
         Event::AgentStopped { pending: 0 } => "nothing pending".to_owned(),
         Event::AgentStopped { pending } => format!("{} for the next start to deliver", count(*pending, "alert")),
+        Event::AgentHooked { hook } => hook.clone(),
         Event::AgentStarted { version, role, java_version, flink_version, hooks, targets } => {
             let role = match role {
                 leaderwatch_agent::process::Role::JobManager => "JobManager",
@@ -153,6 +154,7 @@ fn mood(event: &Event) -> Mood {
         Event::AgentStopped { pending } if *pending > 0 => Mood::Notable,
         Event::AlertRaised { .. }
         | Event::AlertSuppressed { .. }
+        | Event::AgentHooked { .. }
         | Event::AgentStarted { .. }
         | Event::AgentStopped { .. } => Mood::Plain,
     }

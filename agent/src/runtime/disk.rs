@@ -3,7 +3,7 @@
 //! Everything that must be on disk comes as a [`Task`] through one queue, in the order in which it happened. A disk that
 //! does not answer holds up this thread and no other.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -167,7 +167,7 @@ impl Disk {
         sender: mpsc::Sender<Command>,
     ) -> Disk {
         let (journal, log_problem) = Writer::open(journal::Settings::new(settings.log));
-        let (outbox, outbox_problems) = Outbox::open(&settings.outbox, Bounds::default());
+        let (outbox, outbox_problems) = open_outbox(&settings.outbox, &journal);
         let mut disk =
             Disk { journal, outbox, writing: settings.writing, clock: settings.clock, configuration, answers, sender };
         if let Some(problem) = log_problem {
@@ -322,6 +322,24 @@ impl Disk {
         // Whoever waits may have given up.
         let _ = done.send(());
     }
+}
+
+/// Opens the outbox in its folder; where that cannot be written, beside the alert log that could be opened.
+fn open_outbox(folder: &Path, journal: &Writer) -> (Outbox, Vec<Problem>) {
+    let (outbox, problems) = Outbox::open(folder, Bounds::default());
+    if outbox.is_durable() {
+        return (outbox, problems);
+    }
+    let cluster = folder.parent().and_then(Path::file_name);
+    let beside_log = journal.path().and_then(Path::parent).zip(cluster);
+    let Some((log_folder, cluster)) = beside_log else { return (outbox, problems) };
+    let other_folder = log_folder.join("leaderwatch").join(cluster).join("outbox");
+    let (other, other_problems) = Outbox::open(&other_folder, Bounds::default());
+    if !other.is_durable() {
+        return (outbox, problems);
+    }
+    let reason = format!("{} is used instead of {}, which cannot be written", other_folder.display(), folder.display());
+    (other, std::iter::once(Problem::new("state", reason)).chain(other_problems).collect())
 }
 
 /// Says a problem on standard error.

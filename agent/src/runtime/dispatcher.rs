@@ -1,6 +1,7 @@
 //! The dispatcher: takes what changed from the board, has it recorded, and decides what people are told. Its loop does no
 //! input or output and never waits for the disk or the network.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,7 +68,7 @@ pub struct Dispatcher {
 pub struct Said {
     no_high_availability: bool,
     hook_changes: u64,
-    refused_hooks: Vec<String>,
+    hooks: BTreeMap<String, HookState>,
     unwritten_records: u64,
 }
 
@@ -209,13 +210,18 @@ impl Dispatcher {
         }
         self.said.hook_changes = changes;
         for (class, state) in self.hooks.snapshot() {
-            let HookState::Refused(reason) = state else { continue };
-            if self.said.refused_hooks.contains(&class) {
+            if self.said.hooks.get(&class) == Some(&state) {
                 continue;
             }
-            log::warn!("{class} is not hooked: {reason}");
-            self.said.refused_hooks.push(class.clone());
-            self.record(self.clock.now(), Event::problem(format!("hook {class}"), reason));
+            self.said.hooks.insert(class.clone(), state.clone());
+            match state {
+                HookState::NotSeen => {}
+                HookState::Installed => self.record(self.clock.now(), Event::AgentHooked { hook: class }),
+                HookState::Refused(reason) => {
+                    log::warn!("{class} is not hooked: {reason}");
+                    self.record(self.clock.now(), Event::problem(format!("hook {class}"), reason));
+                }
+            }
         }
     }
 
