@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 pub mod alert;
+#[cfg(not(feature = "loom-model"))]
+pub mod claim;
 pub mod clock;
 pub mod config;
 pub mod delivery;

@@ -95,7 +95,7 @@ impl FlinkConf {
 
     /// Keys and values that came from elsewhere than a file.
     #[cfg(test)]
-    pub(super) fn of_values(values: Flat) -> Self {
+    pub(crate) fn of_values(values: Flat) -> Self {
         Self { values, file: None }
     }
 

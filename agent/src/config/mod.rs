@@ -32,6 +32,8 @@ use jiff::tz::TimeZone;
 
 pub use check::{Report, check_file, check_flink_conf};
 pub use duration::{DurationError, format_duration, parse_duration};
+#[cfg(test)]
+pub(crate) use environment::FakeEnvironment;
 pub use environment::{Environment, SystemEnvironment, read_regular_file};
 pub use example::example;
 pub use file::{AlertSettings, ClaimSettings, FileSettings, Language, MailDefaults, parse as parse_file};
@@ -48,6 +50,7 @@ pub use target::{
     HeartbeatConfig, KindSettings, KubernetesEventConfig, Login, PagerDutyConfig, TargetSettings, TelegramConfig,
     UrlConfig, WebhookConfig, WebhookFormat,
 };
+pub(crate) use value::host_and_port;
 pub use value::{ClaimStore, SmtpSecurity, SmtpServer};
 pub use watch::{Change, Watch};
 
@@ -289,7 +292,7 @@ fn state_folder_name(user_id: Option<u32>, namespace: Option<&str>, cluster: &st
 }
 
 /// A name that is safe as a part of a path. Where that changes it, a checksum of the name keeps it apart from others.
-fn safe_name(name: &str) -> String {
+pub(crate) fn safe_name(name: &str) -> String {
     /// Longest part taken over, in characters: with checksum and user well below the 255 bytes of file systems.
     const LONGEST: usize = 64;
     let is_safe = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';

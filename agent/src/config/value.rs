@@ -254,7 +254,7 @@ pub(super) fn smtp(value: &str) -> Result<SmtpServer, Fault> {
     Ok(SmtpServer { security, host, port })
 }
 
-fn host_and_port(text: &str, default_port: u16) -> Option<(String, u16)> {
+pub(crate) fn host_and_port(text: &str, default_port: u16) -> Option<(String, u16)> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (host, after) = rest.split_once(']')?;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Problem;
 use super::digest::{Why, merge};
+use super::gate::{End, Permit};
 use super::rate::Limiter;
 use super::report::Progress;
 use super::sender::{Context, Route};
@@ -46,12 +48,22 @@ impl Item {
     pub(super) fn new(notice: Arc<Notice>, targets: Arc<[String]>, submitted: Instant) -> Self {
         Self { notice, targets, refused_by: Vec::new(), submitted, attempts: 0 }
     }
+
+    fn is(&self, other: &Item) -> bool {
+        Arc::ptr_eq(&self.notice, &other.notice)
+    }
 }
 
 /// The lane of one target.
 pub(super) struct Lane {
     route: Mutex<Route>,
     queue: Mutex<Queue>,
+    /// Items that wait at the gate, for another agent is on them.
+    at_gate: Mutex<Vec<Item>>,
+    /// Whose turn it is to ask the gate first, so that what may go at once goes in order.
+    turn: tokio::sync::Mutex<()>,
+    /// Items whose first answer of the gate is not there yet.
+    asking: AtomicUsize,
     wake: Notify,
 }
 
@@ -80,7 +92,14 @@ struct Pace {
 
 impl Lane {
     pub(super) fn new(route: Route) -> Self {
-        Self { route: Mutex::new(route), queue: Mutex::default(), wake: Notify::new() }
+        Self {
+            route: Mutex::new(route),
+            queue: Mutex::default(),
+            at_gate: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+            asking: AtomicUsize::new(0),
+            wake: Notify::new(),
+        }
     }
 
     /// Sends to another target of the same name from now on.
@@ -89,8 +108,97 @@ impl Lane {
         self.wake.notify_one();
     }
 
+    /// Takes an item in: it is queued as soon as the gate lets it pass.
+    pub(super) fn take_in(self: &Arc<Self>, item: Item, context: &Arc<Context>) {
+        if context.settings.gate.is_open() {
+            return self.push(item, context);
+        }
+        // It may come from an outbox and from a claim as well.
+        if self.waiting_message_ids().contains(&item.notice.message_id) {
+            return;
+        }
+        let overflow = {
+            let mut at_gate = self.at_gate.lock();
+            at_gate.push(item.clone());
+            (at_gate.len() > QUEUE_ITEMS).then(|| at_gate.remove(0))
+        };
+        if let Some(oldest) = overflow {
+            self.fail(oldest, format!("{QUEUE_ITEMS} notices wait for other agents; the oldest made room"), context);
+        }
+        self.asking.fetch_add(1, Ordering::Relaxed);
+        tokio::spawn(Arc::clone(self).admit(item, Arc::clone(context)));
+    }
+
+    /// Waits at the gate. The first questions are asked one after another, so that what may go at once goes in order.
+    async fn admit(self: Arc<Self>, item: Item, context: Arc<Context>) {
+        let (name, gate) = (self.name(), &context.settings.gate);
+        let first = {
+            let _turn = self.turn.lock().await;
+            let permit = gate.may_send(&item.notice, &name).await;
+            let wait = self.obey(permit, &item, &context);
+            self.asking.fetch_sub(1, Ordering::Relaxed);
+            self.wake.notify_one();
+            wait
+        };
+        let mut next = first;
+        let mut stop = context.stop.clone();
+        while let Some(wait) = next {
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                // It stays in the outbox.
+                _ = stop.wait_for(Option::is_some) => return,
+            }
+            let permit = gate.may_send(&item.notice, &name).await;
+            next = self.obey(permit, &item, &context);
+        }
+    }
+
+    /// Does what the gate says with an item that waits there; returns how long it goes on waiting.
+    fn obey(&self, permit: Permit, item: &Item, context: &Context) -> Option<Duration> {
+        let mut at_gate = self.at_gate.lock();
+        // It is gone where the target is, or where it made room.
+        let place = at_gate.iter().position(|other| other.is(item))?;
+        if let Permit::Wait(wait) = permit {
+            return Some(wait);
+        }
+        let item = at_gate.remove(place);
+        drop(at_gate);
+        match permit {
+            Permit::Elsewhere { by } => {
+                context.report.report(Progress::Suppressed { notice: item.notice, target: self.name(), by });
+            }
+            Permit::Go | Permit::Wait(_) => self.push(item, context),
+        }
+        None
+    }
+
+    /// Asks the gate once more for what is sent next, and sends back to it what another agent has taken meanwhile.
+    async fn send_back(self: &Arc<Self>, context: &Arc<Context>) {
+        let gate = &context.settings.gate;
+        if gate.is_open() {
+            return;
+        }
+        let sends_one = self.manner().digests == Digests::Never;
+        let items: Vec<Item> = self.queue.lock().items.iter().cloned().collect();
+        for item in items {
+            let may_go = gate.may_send(&item.notice, &self.name()).await == Permit::Go;
+            if may_go && sends_one {
+                return;
+            }
+            if !may_go && self.remove(&item) {
+                self.take_in(item, context);
+            }
+        }
+    }
+
+    fn remove(&self, item: &Item) -> bool {
+        let mut queue = self.queue.lock();
+        let place = queue.items.iter().position(|other| other.is(item));
+        place.and_then(|place| queue.items.remove(place)).is_some()
+    }
+
     /// Queues an item. Where too many wait, the oldest has failed.
-    pub(super) fn push(&self, item: Item, context: &Context) {
+    fn push(&self, item: Item, context: &Context) {
         let overflow = {
             let mut queue = self.queue.lock();
             queue.items.push_back(item);
@@ -106,13 +214,15 @@ impl Lane {
     /// Gives up all that waits.
     pub(super) fn fail_all(&self, reason: &str, context: &Context) {
         let items = std::mem::take(&mut self.queue.lock().items);
-        for item in items {
+        let at_gate = std::mem::take(&mut *self.at_gate.lock());
+        for item in items.into_iter().chain(at_gate) {
             self.fail(item, reason.to_owned(), context);
         }
     }
 
     pub(super) fn waiting_message_ids(&self) -> Vec<String> {
-        self.queue.lock().items.iter().map(|item| item.notice.message_id.clone()).collect()
+        let (queue, at_gate) = (self.queue.lock(), self.at_gate.lock());
+        queue.items.iter().chain(&*at_gate).map(|item| item.notice.message_id.clone()).collect()
     }
 
     /// Sends what comes in, until the sender stops.
@@ -124,7 +234,7 @@ impl Lane {
         let mut stop = context.stop.clone();
         loop {
             if self.queue.lock().items.is_empty() {
-                if context.is_stopping() {
+                if context.is_stopping() && self.asking.load(Ordering::Relaxed) == 0 {
                     return;
                 }
                 tokio::select! {
@@ -153,6 +263,7 @@ impl Lane {
                 sleep_until(at).await;
             }
             let is_crowded = free_at.is_some() || pace.failures > 0;
+            self.send_back(&context).await;
             let Some(parcel) = self.next_parcel(is_crowded, &context) else { continue };
             pace.limiter.count(Instant::now());
             let outcome = send(&self.target(), &parcel.notice).await;
@@ -160,7 +271,9 @@ impl Lane {
                 told.remember(&parcel, &self.queue.lock(), self.manner().repeat);
             }
             let is_retry = matches!(outcome, Outcome::Retry { .. });
-            self.settle(&parcel, outcome, &mut pace, &context);
+            for (notice, end) in self.settle(&parcel, outcome, &mut pace, &context) {
+                context.settings.gate.ended(&notice, &self.name(), end).await;
+            }
             if is_retry && context.is_stopping() {
                 return;
             }
@@ -203,11 +316,20 @@ impl Lane {
         Some(Parcel { count, notice })
     }
 
-    fn settle(&self, parcel: &Parcel, outcome: Outcome, pace: &mut Pace, context: &Context) {
+    /// Returns what came to its end, for the gate.
+    fn settle(
+        &self,
+        parcel: &Parcel,
+        outcome: Outcome,
+        pace: &mut Pace,
+        context: &Arc<Context>,
+    ) -> Vec<(Arc<Notice>, End)> {
+        let mut ended = Vec::new();
         match outcome {
             Outcome::Delivered { receipt } => {
                 pace.failures = 0;
                 for item in self.take(parcel.count) {
+                    ended.push((Arc::clone(&item.notice), End::Delivered));
                     context.report.report(Progress::Delivered {
                         notice: item.notice,
                         target: self.name(),
@@ -220,6 +342,7 @@ impl Lane {
             Outcome::Reject { reason } => {
                 pace.failures = 0;
                 for item in self.take(parcel.count) {
+                    ended.push((Arc::clone(&item.notice), End::Refused));
                     self.refuse(item, &reason, context);
                 }
             }
@@ -228,9 +351,11 @@ impl Lane {
                 pace.is_wish = after.is_some();
                 let wait = context.settings.backoff.wait(pace.failures, after, &context.settings.random);
                 pace.not_before = Some(Instant::now() + wait);
+                context.settings.gate.pauses(&self.name(), wait);
                 self.keep_or_give_up(parcel.count, &reason, wait, context);
             }
         }
+        ended
     }
 
     /// After a failure: gives up what has waited too long and leaves the rest at the head of the queue.
@@ -260,7 +385,7 @@ impl Lane {
     }
 
     /// After a refusal for good: tells so, and hands the notice to the fallback.
-    fn refuse(&self, mut item: Item, reason: &str, context: &Context) {
+    fn refuse(&self, mut item: Item, reason: &str, context: &Arc<Context>) {
         let name = self.name();
         item.refused_by.push(name.clone());
         let fallback = self
@@ -281,7 +406,7 @@ impl Lane {
         let Some(lane) = lane else { return };
         let mut notice = (*item.notice).clone();
         notice.alert.text = format!("{}\n\n{}", notice.alert.text, context.settings.wording.instead(&name, reason));
-        lane.push(Item { notice: Arc::new(notice), attempts: 0, ..item }, context);
+        lane.take_in(Item { notice: Arc::new(notice), attempts: 0, ..item }, context);
     }
 
     fn fail(&self, item: Item, reason: String, context: &Context) {

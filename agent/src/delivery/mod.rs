@@ -32,10 +32,12 @@
 //!
 //! # Who decides what
 //! A [`Target`](crate::target::Target) says how one send ended and, by its [`Manner`](crate::target::Manner), what the
-//! receiver's limits are. Everything about time is decided here: order, retries, rate, digests, fallback, repeats.
+//! receiver's limits are. Everything about time is decided here: order, retries, rate, digests, fallback, repeats. Whether
+//! this agent sends at all, where others saw the same election, a [`Gate`] says.
 
 pub mod backoff;
 pub mod digest;
+pub mod gate;
 mod lane;
 pub mod outbox;
 mod rate;
@@ -44,6 +46,7 @@ pub mod sender;
 #[cfg(test)]
 mod sender_tests;
 
+pub use self::gate::{End, Gate, Permit};
 #[cfg(test)]
 pub(crate) use self::outbox::notice as test_notice;
 pub use self::outbox::{Adopted, Bounds, Entry, Outbox, Pending};

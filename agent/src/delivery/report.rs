@@ -49,6 +49,15 @@ pub enum Progress {
         /// Name of the target that gets it instead.
         instead: Option<String>,
     },
+    /// Another agent has dealt with it.
+    Suppressed {
+        /// What this agent need not deliver.
+        notice: Arc<Notice>,
+        /// Name of the target.
+        target: String,
+        /// Whose word that is.
+        by: String,
+    },
     /// Something else is not as it should be.
     Problem(Problem),
 }
@@ -70,6 +79,7 @@ impl Progress {
                 };
                 Event::AlertFailed { alert_id: notice.alert.id.clone(), target, attempts, reason }
             }
+            Progress::Suppressed { notice, by, .. } => Event::AlertSuppressed { alert_id: notice.alert.id.clone(), by },
             Progress::Problem(problem) => problem.into(),
         }
     }
@@ -77,7 +87,9 @@ impl Progress {
     /// The record of the outbox for it, if it ends something.
     pub fn to_entry(&self) -> Option<Entry> {
         let (notice, target, instead) = match self {
-            Progress::Delivered { notice, target, .. } => (notice, target, None),
+            Progress::Delivered { notice, target, .. } | Progress::Suppressed { notice, target, .. } => {
+                (notice, target, None)
+            }
             Progress::Failed { notice, target, instead, .. } => (notice, target, instead.clone()),
             Progress::Retrying { .. } | Progress::Problem(_) => return None,
         };

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::Problem;
 use super::backoff::{Backoff, Random, system_random};
 use super::digest::{English, Wording};
+use super::gate::{Gate, Open};
 use super::lane::{Item, Lane};
 use super::report::{Progress, Report};
 use crate::clock::Clock;
@@ -89,6 +90,8 @@ pub struct SenderSettings {
     pub clock: Arc<dyn Clock>,
     /// The sentences that the delivery itself tells people.
     pub wording: Arc<dyn Wording>,
+    /// Whether this agent is the one that sends.
+    pub gate: Arc<dyn Gate>,
 }
 
 impl SenderSettings {
@@ -102,6 +105,7 @@ impl SenderSettings {
             random: system_random(),
             clock,
             wording: Arc::new(English),
+            gate: Arc::new(Open),
         }
     }
 }
@@ -173,7 +177,7 @@ impl Sender {
         for name in targets.iter() {
             let item = Item::new(Arc::clone(&notice), Arc::clone(&targets), submitted);
             match self.context.lane(name) {
-                Some(lane) => lane.push(item, &self.context),
+                Some(lane) => lane.take_in(item, &self.context),
                 None => self.context.report.report(Progress::Failed {
                     notice: Arc::clone(&notice),
                     target: name.clone(),
@@ -241,6 +245,8 @@ impl Sender {
             () = ended => {}
             () = sleep_until(deadline) => {}
         }
+        // What is not left now, others take once its lease has lapsed.
+        let _ = timeout_at(deadline, self.context.settings.gate.leave()).await;
         let waiting: BTreeSet<String> =
             self.context.lanes.lock().values().flat_map(|lane| lane.waiting_message_ids()).collect();
         waiting.len()

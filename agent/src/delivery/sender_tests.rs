@@ -144,6 +144,7 @@ fn line(progress: &Progress) -> String {
             let instead = instead.as_deref().unwrap_or("-");
             format!("failed {} {target} {attempts} {instead} {reason}", notice.message_id)
         }
+        Progress::Suppressed { notice, target, by } => format!("suppressed {} {target} {by}", notice.message_id),
         Progress::Problem(problem) => format!("problem {}", problem.what),
     }
 }

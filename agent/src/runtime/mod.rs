@@ -9,6 +9,7 @@
 //! Two more threads of tokio's look names up. None is attached to the JVM; all are native, named, have small stacks, and
 //! inherit a signal mask that blocks asynchronous signals from whoever calls [`start`].
 
+mod claims;
 mod configuration;
 mod disk;
 mod dispatcher;
@@ -31,10 +32,11 @@ use self::configuration::Configuration;
 use self::disk::{Answer, Disk, DiskQueue, DiskSettings, DiskTasks, Task, Writing, complain};
 use self::dispatcher::{Dispatcher, LONGEST_STOP, ReportToDisk, Said};
 use crate::alert::Alerts;
+use crate::claim::ClaimGate;
 use crate::clock::{Clock, SystemClock};
-use crate::config::Settings;
+use crate::config::{Settings, SystemEnvironment};
 use crate::delivery::sender::CHANNEL_COMMANDS;
-use crate::delivery::{Command, Route, SenderSettings, sender};
+use crate::delivery::{Command, Report, Route, SenderSettings, sender};
 use crate::event::{Event, TargetFields};
 use crate::journal;
 use crate::leadership::{Announcement, Board, Changes, Leader, Observation, SeatKey, SessionId, Verdict};
@@ -143,12 +145,15 @@ impl Setup {
             complain(&problem);
             record(problem);
         }
-        let max_age = configuration.settings().alert.max_age;
         let (sender, commands) = mpsc::channel(CHANNEL_COMMANDS);
         let (answers_in, answers) = unbounded();
+        let report: Arc<dyn Report> = Arc::new(ReportToDisk(disk.clone()));
+        let mut sender_settings = SenderSettings::new(Arc::clone(&clock));
+        sender_settings.max_age = configuration.settings().alert.max_age;
+        let gate = claims::gate(configuration.settings(), &SystemEnvironment, &clock, &report);
         start_disk(configuration, tasks, answers_in, sender.clone(), Arc::clone(&clock));
-        let report = ReportToDisk(disk.clone());
-        let sender_ended = start_sender(max_age, configured.routes, report, commands, Arc::clone(&clock));
+        let (routes, way_in) = (configured.routes, sender.clone());
+        let sender_ended = start_sender(routes, sender_settings, gate, report, (way_in, commands));
         let dispatcher = Dispatcher {
             alerts: Alerts::new(configured.alerts),
             board,
@@ -211,15 +216,17 @@ fn log_paths(settings: &Settings, facts: &JvmFacts) -> Vec<PathBuf> {
 
 /// Starts the sender; what is returned is told when it has ended.
 fn start_sender(
-    max_age: Duration,
     routes: Vec<Route>,
-    report: ReportToDisk,
-    commands: mpsc::Receiver<Command>,
-    clock: Arc<dyn Clock>,
+    mut settings: SenderSettings,
+    gate: Option<ClaimGate>,
+    report: Arc<dyn Report>,
+    (way_in, commands): (mpsc::Sender<Command>, mpsc::Receiver<Command>),
 ) -> Receiver<()> {
     let (ended, has_ended) = bounded(1);
-    let mut sender_settings = SenderSettings::new(clock);
-    sender_settings.max_age = max_age;
+    if let Some(gate) = &gate {
+        settings.gate = Arc::new(gate.clone());
+    }
+    let targets = routes.iter().map(|route| route.target.name().to_owned()).collect();
     spawn("lw-send", move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -230,7 +237,10 @@ fn start_sender(
             .build();
         match runtime {
             Ok(runtime) => {
-                runtime.block_on(sender::run(routes, sender_settings, Arc::new(report), commands));
+                if let Some(gate) = gate {
+                    runtime.spawn(claims::take_unfinished(gate, targets, way_in));
+                }
+                runtime.block_on(sender::run(routes, settings, report, commands));
                 // Dropping it would wait for a name look-up that hangs.
                 runtime.shutdown_background();
             }

@@ -288,6 +288,7 @@ impl Builder {
             timeout: connection.timeout,
             proxy,
             tls: TlsSettings { ca_file: connection.ca_file.clone(), client_certificate },
+            ..HttpSettings::default()
         };
         Ok(HttpClient::new(&settings, &self.resolver)?.with_preview(self.preview.clone()))
     }

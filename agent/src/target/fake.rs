@@ -179,7 +179,7 @@ async fn serve(
     stream.shutdown().await
 }
 
-async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Result<Request> {
+pub(crate) async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Result<Request> {
     let mut bytes = Vec::new();
     let head_end = loop {
         if let Some(at) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {

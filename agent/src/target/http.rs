@@ -20,7 +20,7 @@ use super::resolver::Resolver;
 use super::secret::{Secret, SecretUrl};
 use super::tls::{BadTls, TlsSettings, client_config};
 
-/// Most bytes that are read of a reply.
+/// Most bytes that are read of a reply, where it is not said otherwise.
 const REPLY_BYTES: usize = 64 * 1024;
 /// Characters of a reply that are told.
 const EXCERPT_CHARACTERS: usize = 200;
@@ -36,6 +36,8 @@ pub struct HttpSettings {
     pub proxy: Proxy,
     /// Trust and own certificate.
     pub tls: TlsSettings,
+    /// Most bytes that are read of a reply.
+    pub reply_bytes: usize,
 }
 
 impl Default for HttpSettings {
@@ -46,6 +48,7 @@ impl Default for HttpSettings {
             timeout: Duration::from_secs(15),
             proxy: Proxy::Environment,
             tls: TlsSettings::default(),
+            reply_bytes: REPLY_BYTES,
         }
     }
 }
@@ -98,6 +101,7 @@ impl From<BadTls> for BadHttp {
 pub struct HttpClient {
     client: reqwest::Client,
     timeout: Duration,
+    reply_bytes: usize,
     preview: Option<Arc<Preview>>,
 }
 
@@ -134,7 +138,7 @@ impl HttpClient {
             Proxy::Url(url) => builder.proxy(reqwest::Proxy::all(url.expose()).map_err(|_| BadHttp::Proxy)?),
         };
         let client = builder.build().map_err(|error| BadHttp::Other(innermost(&error.without_url())))?;
-        Ok(HttpClient { client, timeout: settings.timeout, preview: None })
+        Ok(HttpClient { client, timeout: settings.timeout, reply_bytes: settings.reply_bytes, preview: None })
     }
 
     /// Sends nothing: hands to `preview` what would be sent, where there is one.
@@ -196,7 +200,7 @@ impl HttpClient {
                 is_whole = true;
                 break;
             };
-            let room = REPLY_BYTES - body.len();
+            let room = self.reply_bytes - body.len();
             body.extend_from_slice(&chunk[..chunk.len().min(room)]);
             if chunk.len() > room {
                 break;

@@ -9,7 +9,7 @@ pub mod dingtalk;
 pub mod discord;
 pub mod email;
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
 #[cfg(test)]
 mod fake_smtp;
 pub mod feishu;

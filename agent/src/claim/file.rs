@@ -1,0 +1,260 @@
+//! Claims in a folder that all agents share, over any file system with `link(2)` or exclusive create, NFS included.
+//!
+//! # On disk
+//! ```text
+//! FOLDER/NAME/000000000017      generation 17 of the document: whole, never changed
+//! FOLDER/NAME/.HOST-RANDOM      being written
+//! ```
+//! A document is the newest generation in its folder. To write generation n + 1 is to link a finished file to that name,
+//! which exactly one writer can: that is the compare-and-set, without locks. Of the older ones only generation n is kept,
+//! so that a writer one behind is refused by its name; one further behind finds newer ones after its link, and takes it
+//! back. A document is deleted by a last generation that says so; after that the folder is cleared away.
+//!
+//! A hung file system holds up one thread of the runtime's pool and no more: calls wait for each other.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tokio::sync::Semaphore;
+
+use super::store::{Answering, Entry, Store, StoreError, Version, Written};
+
+/// Content of the last generation of a deleted document; no claim looks so.
+const GONE: &[u8] = b"deleted";
+/// How often a document is read anew that changes while it is read.
+const READS: usize = 16;
+
+/// Claims in a folder.
+#[derive(Debug, Clone)]
+pub struct FileStore {
+    folder: Arc<Path>,
+    one_at_a_time: Arc<Semaphore>,
+}
+
+impl FileStore {
+    /// Claims below a folder, which is made when it is needed.
+    pub fn new(folder: impl Into<PathBuf>) -> FileStore {
+        FileStore { folder: folder.into().into(), one_at_a_time: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// Does something on a thread that may wait for the disk.
+    fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
+    ) -> Answering<'_, T> {
+        let (folder, turns) = (Arc::clone(&self.folder), Arc::clone(&self.one_at_a_time));
+        Box::pin(async move {
+            let turn = turns.acquire_owned().await.map_err(|error| StoreError::Unreachable(error.to_string()))?;
+            let worked = tokio::task::spawn_blocking(move || {
+                // Held until the disk has answered, even if nobody waits for it any more.
+                let _turn = turn;
+                work(&folder)
+            });
+            worked.await.map_err(|error| StoreError::Unreachable(error.to_string()))?.map_err(of_error)
+        })
+    }
+}
+
+impl Store for FileStore {
+    fn describe(&self) -> String {
+        format!("file://{}", self.folder.display())
+    }
+
+    fn create<'a>(&'a self, name: &'a str, body: &'a [u8]) -> Answering<'a, Written> {
+        let (name, body) = (name.to_owned(), body.to_vec());
+        self.blocking(move |folder| {
+            let document = Document::new(folder, &name);
+            match document.newest()? {
+                Some((_, content)) if content != GONE => Ok(Written::Refused),
+                newest => document.write(newest.map_or(0, |(generation, _)| generation), &body),
+            }
+        })
+    }
+
+    fn read<'a>(&'a self, name: &'a str) -> Answering<'a, Option<Entry>> {
+        let name = name.to_owned();
+        self.blocking(move |folder| {
+            let newest = Document::new(folder, &name).newest()?.filter(|(_, content)| content != GONE);
+            Ok(newest.map(|(generation, body)| Entry { version: version_of(generation, &body), body }))
+        })
+    }
+
+    fn swap<'a>(&'a self, name: &'a str, version: &'a Version, body: &'a [u8]) -> Answering<'a, Written> {
+        let (name, version, body) = (name.to_owned(), version.clone(), body.to_vec());
+        self.blocking(move |folder| {
+            let document = Document::new(folder, &name);
+            match document.generation_of(&version)? {
+                Some(generation) => document.write(generation, &body),
+                None => Ok(Written::Refused),
+            }
+        })
+    }
+
+    fn delete<'a>(&'a self, name: &'a str, version: &'a Version) -> Answering<'a, bool> {
+        let (name, version) = (name.to_owned(), version.clone());
+        self.blocking(move |folder| {
+            let document = Document::new(folder, &name);
+            let Some(generation) = document.generation_of(&version)? else { return Ok(false) };
+            let is_ours = matches!(document.write(generation, GONE)?, Written::Done(_));
+            if is_ours {
+                document.clear_away(generation + 1);
+            }
+            Ok(is_ours)
+        })
+    }
+
+    fn list(&self) -> Answering<'_, Vec<String>> {
+        self.blocking(|folder| {
+            let entries = match fs::read_dir(folder) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+                entries => entries?,
+            };
+            let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+            Ok(names.filter(|name| !name.starts_with('.')).collect())
+        })
+    }
+
+    fn time(&self) -> Answering<'_, Timestamp> {
+        self.blocking(|folder| {
+            fs::create_dir_all(folder)?;
+            let path = folder.join(temporary_name());
+            let modified = File::create_new(&path).and_then(|mut file| {
+                // Written to, since the time of a creation may be the client's.
+                file.write_all(b"x")?;
+                file.sync_data()?;
+                file.metadata()?.modified()
+            });
+            // One that cannot be removed is empty and hidden.
+            let _ = fs::remove_file(&path);
+            Timestamp::try_from(modified?).map_err(io::Error::other)
+        })
+    }
+}
+
+/// The folder of one document.
+struct Document {
+    folder: PathBuf,
+}
+
+impl Document {
+    fn new(root: &Path, name: &str) -> Document {
+        Document { folder: root.join(name) }
+    }
+
+    fn path(&self, generation: u64) -> PathBuf {
+        self.folder.join(format!("{generation:012}"))
+    }
+
+    fn generations(&self) -> io::Result<Vec<u64>> {
+        let entries = match fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
+    }
+
+    fn newest(&self) -> io::Result<Option<(u64, Vec<u8>)>> {
+        for _ in 0..READS {
+            let Some(newest) = self.generations()?.into_iter().max() else { return Ok(None) };
+            match fs::read(self.path(newest)) {
+                Ok(content) => return Ok(Some((newest, content))),
+                // Two newer ones came meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::Error::other(format!("{} changes faster than it can be read", self.folder.display())))
+    }
+
+    /// The generation of a version, if it is the newest.
+    fn generation_of(&self, version: &Version) -> io::Result<Option<u64>> {
+        let newest = self.newest()?.filter(|(generation, content)| version_of(*generation, content) == *version);
+        Ok(newest.map(|(generation, _)| generation))
+    }
+
+    /// Writes the generation after `last`, if that is the newest.
+    fn write(&self, last: u64, content: &[u8]) -> io::Result<Written> {
+        fs::create_dir_all(&self.folder)?;
+        let next = last + 1;
+        let unfinished = self.folder.join(temporary_name());
+        let placed = self.place(&unfinished, &self.path(next), content);
+        // One that cannot be removed is hidden, and goes with the folder.
+        let _ = fs::remove_file(&unfinished);
+        if !placed? {
+            return Ok(Written::Refused);
+        }
+        let generations = self.generations()?;
+        if generations.iter().any(|generation| *generation > next) {
+            let _ = fs::remove_file(self.path(next));
+            return Ok(Written::Refused);
+        }
+        for old in generations.into_iter().filter(|generation| *generation < last) {
+            let _ = fs::remove_file(self.path(old));
+        }
+        Ok(Written::Done(version_of(next, content)))
+    }
+
+    /// Gives content a name that nothing has yet; whether it was the first.
+    fn place(&self, unfinished: &Path, path: &Path, content: &[u8]) -> io::Result<bool> {
+        let mut file = File::create_new(unfinished)?;
+        file.write_all(content)?;
+        file.sync_data()?;
+        match fs::hard_link(unfinished, path) {
+            Ok(()) => Ok(true),
+            // NFS may have done it and lost the answer (open(2), O_EXCL): then both names are one file.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let ours = file.metadata()?.ino();
+                Ok(fs::metadata(path).is_ok_and(|there| there.ino() == ours))
+            }
+            // Deleted by another agent since we made it; so it is not what we knew.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(_) => place_without_links(path, content),
+        }
+    }
+
+    /// Removes what a deleted document leaves. An agent that creates it anew at this moment keeps the folder.
+    fn clear_away(&self, last: u64) {
+        let _ = fs::remove_file(self.path(last - 1));
+        let leftovers = fs::read_dir(&self.folder).into_iter().flatten().filter_map(Result::ok);
+        for leftover in leftovers.filter(|entry| entry.file_name().to_string_lossy().starts_with('.')) {
+            let _ = fs::remove_file(leftover.path());
+        }
+        if self.generations().is_ok_and(|generations| generations == [last]) {
+            let _ = fs::remove_file(self.path(last));
+            let _ = fs::remove_dir(&self.folder);
+        }
+    }
+}
+
+/// For file systems without hard links: others may read it half written, and take it for a claim that they do not know.
+fn place_without_links(path: &Path, content: &[u8]) -> io::Result<bool> {
+    match OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(mut file) => {
+            file.write_all(content)?;
+            file.sync_data()?;
+            Ok(true)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn temporary_name() -> String {
+    format!(".{}-{:016x}", std::process::id(), fastrand::u64(..))
+}
+
+/// The content is part of it, since a document that is deleted and made anew begins with the first generation again.
+fn version_of(generation: u64, content: &[u8]) -> Version {
+    Version(format!("{generation}.{:08x}", crc32fast::hash(content)))
+}
+
+fn of_error(error: io::Error) -> StoreError {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => StoreError::Forbidden(error.to_string()),
+        _ => StoreError::Unreachable(error.to_string()),
+    }
+}
