@@ -3,7 +3,7 @@
 //! Everything that must be on disk comes as a [`Task`] through one queue, in the order in which it happened. A disk that
 //! does not answer holds up this thread and no other.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,17 +12,23 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
+use super::status::{Account, DiskFacts, Losses, StatusSettings};
 use crate::alert::Alert;
 use crate::clock::{Clock, Moment};
 use crate::delivery::{Bounds, Command, Entry, Outbox, Problem, Progress, Submission};
 use crate::event::{Event, Record};
 use crate::journal::{self, Writer};
+use crate::pause::{self, Pause};
 use crate::target::Notice;
 
+/// Name of the folder of the outboxes, in the state folder.
+const OUTBOX_FOLDER: &str = "outbox";
 /// How many tasks may wait. Beyond it records are left out and counted; alerts are sent all the same.
 const MOST_WAITING: usize = 250_000;
 /// How often what dead processes left is looked for, and what could not be written is tried again.
 const ROUND: Duration = Duration::from_secs(30);
+/// How often the pause file is looked at.
+const PAUSE_EVERY: Duration = Duration::from_secs(3);
 
 /// Work for the disk thread.
 pub enum Task {
@@ -73,6 +79,8 @@ pub enum Answer {
     Saved(String),
     /// Elections that a dead process had open, to be raised.
     Recovered(Vec<(String, Value)>),
+    /// The pause file has changed; none: it is gone.
+    Pause(Option<Pause>),
 }
 
 /// The way to the disk thread.
@@ -80,6 +88,7 @@ pub enum Answer {
 pub struct DiskQueue {
     tasks: Sender<Task>,
     waiting: Arc<AtomicUsize>,
+    losses: Arc<Losses>,
 }
 
 impl DiskQueue {
@@ -87,13 +96,22 @@ impl DiskQueue {
     pub fn new() -> (DiskQueue, DiskTasks) {
         let (sender, receiver) = unbounded();
         let waiting = Arc::new(AtomicUsize::new(0));
-        (DiskQueue { tasks: sender, waiting: waiting.clone() }, DiskTasks { tasks: receiver, waiting })
+        let losses = Arc::default();
+        (DiskQueue { tasks: sender, waiting: waiting.clone(), losses }, DiskTasks { tasks: receiver, waiting })
+    }
+
+    /// What is lost on the way to the disk.
+    pub fn losses(&self) -> &Arc<Losses> {
+        &self.losses
     }
 
     /// Queues a task, without ever waiting; false where too many wait, and the task is dropped.
     pub fn push(&self, task: Task) -> bool {
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= MOST_WAITING {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
+            if matches!(task, Task::Record { .. } | Task::Progress(_)) {
+                self.losses.add_record();
+            }
             return false;
         }
         self.tasks.send(task).is_ok()
@@ -129,16 +147,20 @@ pub struct Writing {
 pub struct DiskSettings {
     /// Where the alert log may be, best first.
     pub log: Vec<PathBuf>,
-    /// Folder of the outboxes of this user, namespace and cluster.
-    pub outbox: PathBuf,
+    /// Folder of this user, namespace and cluster.
+    pub state: PathBuf,
     /// Who writes.
     pub writing: Writing,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// What the agent says of itself.
+    pub status: StatusSettings,
 }
 
 /// The disk thread's state.
 pub struct Disk {
+    account: Account,
+    pause: PauseWatch,
     journal: Writer,
     outbox: Outbox,
     writing: Writing,
@@ -151,8 +173,11 @@ impl Disk {
     /// Opens the alert log and the outbox.
     pub fn open(settings: DiskSettings, answers: Sender<Answer>, sender: mpsc::Sender<Command>) -> Disk {
         let (journal, log_problem) = Writer::open(journal::Settings::new(settings.log));
-        let (outbox, outbox_problems) = Outbox::open(&settings.outbox, Bounds::default());
-        let mut disk = Disk { journal, outbox, writing: settings.writing, clock: settings.clock, answers, sender };
+        let (outbox, outbox_problems) = Outbox::open(&settings.state.join(OUTBOX_FOLDER), Bounds::default());
+        let DiskSettings { writing, clock, status, state, .. } = settings;
+        let pause = PauseWatch { folder: state, known: None, failing: false };
+        let account = Account::new(status, clock.now());
+        let mut disk = Disk { account, pause, journal, outbox, writing, clock, answers, sender };
         if let Some(problem) = log_problem {
             complain(&problem);
             disk.record_event(problem.to_event());
@@ -163,7 +188,9 @@ impl Disk {
 
     /// Works until it is told to stop.
     pub fn run(mut self, tasks: DiskTasks) {
+        self.look_at_pause();
         self.take_orphans();
+        let mut pause_due = self.clock.now().monotonic + PAUSE_EVERY;
         let mut round_ends = self.clock.now().monotonic + ROUND;
         loop {
             let now = self.clock.now().monotonic;
@@ -173,7 +200,15 @@ impl Disk {
                 self.take_orphans();
                 round_ends = now + ROUND;
             }
-            match tasks.next(round_ends.saturating_sub(now)) {
+            if now >= self.account.next_write() {
+                self.write_status();
+            }
+            if now >= pause_due {
+                self.look_at_pause();
+                pause_due = now + PAUSE_EVERY;
+            }
+            let next = round_ends.min(pause_due).min(self.account.next_write());
+            match tasks.next(next.saturating_sub(now)) {
                 Ok(Task::Stop { done }) => return self.stop(&tasks, &done),
                 Ok(task) => self.work(task),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -261,7 +296,28 @@ impl Disk {
         self.record(self.clock.now(), event);
     }
 
+    fn look_at_pause(&mut self) {
+        match self.pause.changed() {
+            // As above.
+            Ok(Some(pause)) => drop(self.answers.send(Answer::Pause(pause))),
+            Ok(None) => {}
+            Err(problem) => self.report(vec![problem]),
+        }
+    }
+
+    fn write_status(&mut self) {
+        let disk = DiskFacts {
+            log: self.journal.path().map(Path::to_owned),
+            missing_records: self.journal.missing(),
+            pending: self.outbox.pending().count() as u64,
+            oldest_at: self.outbox.pending().map(|pending| pending.queued_at).min(),
+        };
+        let problems = self.account.write(&disk, self.clock.now());
+        self.report(problems);
+    }
+
     fn record(&mut self, at: Moment, event: Event) {
+        self.account.take(at, &event);
         let Writing { cluster, host, pid } = self.writing.clone();
         let written = self.journal.append(&Record { ts: at.wall, event, cluster, host, pid });
         if let Err(problem) = written {
@@ -276,8 +332,39 @@ impl Disk {
         let pending = self.outbox.pending().count() as u64;
         self.record_event(Event::AgentStopped { pending });
         self.outbox.close();
+        self.account.clear_away();
         // Whoever waits may have given up.
         let _ = done.send(());
+    }
+}
+
+/// Looks whether somebody has written another pause.
+struct PauseWatch {
+    folder: PathBuf,
+    known: Option<Pause>,
+    /// Whether it could not be read when it was tried last; said once.
+    failing: bool,
+}
+
+impl PauseWatch {
+    /// What it is now, if that is something else than before. A file that cannot be read changes nothing.
+    fn changed(&mut self) -> Result<Option<Option<Pause>>, Problem> {
+        let read = Pause::read(&self.folder);
+        let was_failing = std::mem::replace(&mut self.failing, read.is_err());
+        match read {
+            Ok(pause) if pause == self.known => Ok(None),
+            Ok(pause) => {
+                self.known.clone_from(&pause);
+                Ok(Some(pause))
+            }
+            Err(_) if was_failing => Ok(None),
+            Err(error) => {
+                let file = self.folder.join(pause::FILE_NAME);
+                let reason =
+                    format!("{} cannot be read: {error}; alerts are sent; use `leaderwatch pause`", file.display());
+                Err(Problem::new("pause", reason))
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! | thread | does | may wait for |
 //! |---|---|---|
 //! | `lw-dispatch` | reads the configuration, then: board -> elections -> what is due | nothing |
-//! | `lw-disk` | alert log and outbox | the disk |
+//! | `lw-disk` | alert log, outbox, status and metrics | the disk |
 //! | `lw-send` | one current-thread tokio runtime: HTTP and SMTP | the network |
 //!
 //! Two more threads of tokio's look names up. None is attached to the JVM; all are native, named, have small stacks, and
@@ -12,7 +12,9 @@
 mod disk;
 mod dispatcher;
 mod hook_states;
+mod metrics;
 mod standard_error;
+mod status;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -28,7 +30,8 @@ pub use self::hook_states::{HookState, HookStates};
 
 use self::disk::{Answer, Disk, DiskQueue, DiskSettings, DiskTasks, Task, Writing};
 use self::dispatcher::{Dispatcher, LONGEST_STOP, ReportToDisk, Said, Wanting};
-use crate::alert::{AlertSettings, Alerts, OwnTexts, Texts};
+use self::status::{Losses, StatusSettings};
+use crate::alert::{AlertSettings, Alerts, OwnTexts, Pauses, Texts};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{self, Settings, SystemEnvironment};
 use crate::delivery::sender::CHANNEL_COMMANDS;
@@ -146,10 +149,12 @@ impl Setup {
         let (sender, commands) = mpsc::channel(CHANNEL_COMMANDS);
         let (answers_in, answers) = unbounded();
         let wanting = routes.iter().map(|route| wanting(route, &settings)).collect();
-        self.start_disk(&settings, tasks, answers_in, sender.clone());
+        self.start_disk(&settings, tasks, Arc::clone(disk.losses()), answers_in, sender.clone());
         let sender_ended = self.start_sender(&settings, routes, ReportToDisk(disk.clone()), commands);
+        let alert_settings = alert_settings(&settings, Arc::new(texts));
         let dispatcher = Dispatcher {
-            alerts: Alerts::new(alert_settings(&settings, Arc::new(texts))),
+            alerts: Alerts::new(alert_settings.clone()),
+            pauses: Pauses::new(Arc::new(alert_settings)),
             board: self.board,
             changes: self.changes,
             clock: self.clock,
@@ -203,19 +208,28 @@ impl Setup {
         &self,
         settings: &Settings,
         tasks: DiskTasks,
+        losses: Arc<Losses>,
         answers: Sender<Answer>,
         sender: mpsc::Sender<Command>,
     ) {
         let state = settings.state.clone().unwrap_or_else(|| std::env::temp_dir().join("leaderwatch"));
         let disk_settings = DiskSettings {
             log: self.log_paths(settings),
-            outbox: state.join("outbox"),
+            state: state.clone(),
             writing: Writing {
                 cluster: settings.cluster.clone(),
                 host: settings.observer.host.clone(),
                 pid: settings.observer.pid,
             },
             clock: Arc::clone(&self.clock),
+            status: StatusSettings {
+                state,
+                metrics_file: settings.metrics_file.clone(),
+                cluster: settings.cluster.clone(),
+                observer: settings.observer.clone(),
+                hooks: Arc::clone(&self.hooks),
+                losses,
+            },
         };
         spawn("lw-disk", move || Disk::open(disk_settings, answers, sender).run(tasks));
     }
