@@ -14,6 +14,7 @@ pub mod delivery;
 pub mod event;
 pub mod journal;
 pub mod leadership;
+pub mod pause;
 pub mod process;
 #[cfg(not(feature = "loom-model"))]
 pub mod runtime;

@@ -20,6 +20,7 @@ struct Arguments {
 enum Command {
     Check(cli::check::CheckArgs),
     Log(cli::log::LogArgs),
+    Pause(cli::pause::PauseArgs),
     Report(cli::report::ReportArgs),
     Status(cli::status::StatusArgs),
     Test(cli::test::TestArgs),
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Check(args) => cli::check::run(&args),
         Command::Log(args) => cli::log::run(&args),
+        Command::Pause(args) => cli::pause::run(&args),
         Command::Report(args) => cli::report::run(&args),
         Command::Status(args) => cli::status::run(&args),
         Command::Test(args) => cli::test::run(&args),

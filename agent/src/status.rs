@@ -1,5 +1,5 @@
-//! What an agent says of itself: `status.json` in its state folder, replaced at each change and every ten seconds, and
-//! read by `leaderwatch status`.
+//! What an agent says of itself: `agents/HOST-PID/status.json` in the state folder of its user, namespace and cluster,
+//! replaced soon after each change and every ten seconds, and read by `leaderwatch status`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,6 +14,8 @@ use crate::process::Role;
 
 /// Name of the file.
 pub const FILE_NAME: &str = "status.json";
+/// Name of the folder, in the state folder, that holds one folder for each process.
+pub const AGENTS_FOLDER: &str = "agents";
 
 /// The state of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +96,14 @@ pub struct TargetStatus {
     /// Why, without secrets.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub last_error: Option<String>,
+}
+
+impl TargetStatus {
+    /// A receiver of which nothing is known yet.
+    pub fn new(name: impl Into<String>) -> TargetStatus {
+        let (name, kind) = (name.into(), String::new());
+        TargetStatus { name, kind, last_success_at: None, last_error_at: None, last_error: None }
+    }
 }
 
 fn optional_time<S: serde::Serializer>(at: &Option<Timestamp>, out: S) -> Result<S::Ok, S::Error> {

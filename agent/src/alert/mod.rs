@@ -9,10 +9,12 @@ mod id;
 mod model;
 mod no_leader;
 mod open;
+mod pause;
 mod text;
 
 pub use alerts::Alerts;
 pub use effect::{AlertSettings, Audience, Effect};
 pub use id::alert_id;
 pub use model::{Alert, Cause, Class, Member, Severity};
+pub use pause::Pauses;
 pub use text::{BadTemplate, OwnTexts, Texts};

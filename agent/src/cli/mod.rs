@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 pub mod check;
 pub mod log;
+pub mod pause;
 mod people;
 pub mod report;
 pub mod status;

@@ -172,7 +172,7 @@ pub const METRICS_FILE: Key = Key::new(
     "metrics_file",
     Shape::Path,
     r#""/var/lib/node_exporter/leaderwatch.prom""#,
-    "File for the textfile collector of Prometheus, replaced atomically; none by default.",
+    "File for the textfile collector of Prometheus, replaced atomically; none by default. The second process with the same file takes the name with `.2`.",
 );
 
 /// Classes of alerts.

@@ -14,18 +14,24 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::configuration::{Configuration, Configured, Reloaded};
 use super::dispatcher::Wanting;
+use super::status::{Account, DiskFacts, Losses, StatusSettings};
 use crate::alert::{Alert, AlertSettings};
 use crate::clock::{Clock, Moment};
 use crate::delivery::{Bounds, Command, Entry, Outbox, Problem, Progress, Submission};
 use crate::event::{Event, Record};
 use crate::journal::{self, Writer};
+use crate::pause::{self, Pause};
 use crate::target::Notice;
 
+/// Name of the folder of the outboxes, in the state folder.
+const OUTBOX_FOLDER: &str = "outbox";
 /// How many tasks may wait. Beyond it records are left out and counted; alerts are sent all the same.
 const MOST_WAITING: usize = 250_000;
 /// How often what dead processes left is looked for, what could not be written is tried again, and the configuration is
 /// looked at.
 const ROUND: Duration = Duration::from_secs(10);
+/// How often the pause file is looked at.
+const PAUSE_EVERY: Duration = Duration::from_secs(3);
 
 /// Work for the disk thread.
 pub enum Task {
@@ -83,6 +89,8 @@ pub enum Answer {
         /// What alerts need to know.
         alerts: Box<AlertSettings>,
     },
+    /// The pause file has changed; none: it is gone.
+    Pause(Option<Pause>),
 }
 
 /// The way to the disk thread.
@@ -90,6 +98,7 @@ pub enum Answer {
 pub struct DiskQueue {
     tasks: Sender<Task>,
     waiting: Arc<AtomicUsize>,
+    losses: Arc<Losses>,
 }
 
 impl DiskQueue {
@@ -97,13 +106,22 @@ impl DiskQueue {
     pub fn new() -> (DiskQueue, DiskTasks) {
         let (sender, receiver) = unbounded();
         let waiting = Arc::new(AtomicUsize::new(0));
-        (DiskQueue { tasks: sender, waiting: waiting.clone() }, DiskTasks { tasks: receiver, waiting })
+        let losses = Arc::default();
+        (DiskQueue { tasks: sender, waiting: waiting.clone(), losses }, DiskTasks { tasks: receiver, waiting })
+    }
+
+    /// What is lost on the way to the disk.
+    pub fn losses(&self) -> &Arc<Losses> {
+        &self.losses
     }
 
     /// Queues a task, without ever waiting; false where too many wait, and the task is dropped.
     pub fn push(&self, task: Task) -> bool {
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= MOST_WAITING {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
+            if matches!(task, Task::Record { .. } | Task::Progress(_)) {
+                self.losses.add_record();
+            }
             return false;
         }
         self.tasks.send(task).is_ok()
@@ -139,16 +157,20 @@ pub struct Writing {
 pub struct DiskSettings {
     /// Where the alert log may be, best first.
     pub log: Vec<PathBuf>,
-    /// Folder of the outboxes of this user, namespace and cluster.
-    pub outbox: PathBuf,
+    /// Folder of this user, namespace and cluster.
+    pub state: PathBuf,
     /// Who writes.
     pub writing: Writing,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// What the agent says of itself.
+    pub status: StatusSettings,
 }
 
 /// The disk thread's state.
 pub struct Disk {
+    account: Account,
+    pause: PauseWatch,
     journal: Writer,
     outbox: Outbox,
     writing: Writing,
@@ -167,9 +189,12 @@ impl Disk {
         sender: mpsc::Sender<Command>,
     ) -> Disk {
         let (journal, log_problem) = Writer::open(journal::Settings::new(settings.log));
-        let (outbox, outbox_problems) = open_outbox(&settings.outbox, &journal);
-        let mut disk =
-            Disk { journal, outbox, writing: settings.writing, clock: settings.clock, configuration, answers, sender };
+        let (state, outbox, outbox_problems) = open_outbox(settings.state, &journal);
+        let DiskSettings { writing, clock, mut status, .. } = settings;
+        status.state.clone_from(&state);
+        let pause = PauseWatch { folder: state, known: None, failing: false };
+        let account = Account::new(status, clock.now());
+        let mut disk = Disk { account, pause, journal, outbox, writing, clock, configuration, answers, sender };
         if let Some(problem) = log_problem {
             disk.complain(problem.to_event());
         }
@@ -179,7 +204,9 @@ impl Disk {
 
     /// Works until it is told to stop.
     pub fn run(mut self, tasks: DiskTasks) {
+        self.look_at_pause();
         self.take_orphans();
+        let mut pause_due = self.clock.now().monotonic + PAUSE_EVERY;
         let mut round_ends = self.clock.now().monotonic + ROUND;
         loop {
             let now = self.clock.now().monotonic;
@@ -187,7 +214,15 @@ impl Disk {
                 self.round();
                 round_ends = now + ROUND;
             }
-            match tasks.next(round_ends.saturating_sub(now)) {
+            if now >= self.account.next_write() {
+                self.write_status();
+            }
+            if now >= pause_due {
+                self.look_at_pause();
+                pause_due = now + PAUSE_EVERY;
+            }
+            let next = round_ends.min(pause_due).min(self.account.next_write());
+            match tasks.next(next.saturating_sub(now)) {
                 Ok(Task::Stop { done }) => return self.stop(&tasks, &done),
                 Ok(task) => self.work(task),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -304,7 +339,28 @@ impl Disk {
         self.record(self.clock.now(), event);
     }
 
+    fn look_at_pause(&mut self) {
+        match self.pause.changed() {
+            // As above.
+            Ok(Some(pause)) => drop(self.answers.send(Answer::Pause(pause))),
+            Ok(None) => {}
+            Err(problem) => self.report(vec![problem]),
+        }
+    }
+
+    fn write_status(&mut self) {
+        let disk = DiskFacts {
+            log: self.journal.path().map(Path::to_owned),
+            missing_records: self.journal.missing(),
+            pending: self.outbox.pending().count() as u64,
+            oldest_at: self.outbox.pending().map(|pending| pending.queued_at).min(),
+        };
+        let problems = self.account.write(&disk, self.clock.now());
+        self.report(problems);
+    }
+
     fn record(&mut self, at: Moment, event: Event) {
+        self.account.take(at, &event);
         let Writing { cluster, host, pid } = self.writing.clone();
         let written = self.journal.append(&Record { ts: at.wall, event, cluster, host, pid });
         if let Err(problem) = written {
@@ -319,33 +375,64 @@ impl Disk {
         let pending = self.outbox.pending().count() as u64;
         self.record_event(Event::AgentStopped { pending });
         self.outbox.close();
+        self.account.clear_away();
         // Whoever waits may have given up.
         let _ = done.send(());
     }
 }
 
-/// Opens the outbox in its folder; where that cannot be written, beside the alert log that could be opened.
-fn open_outbox(folder: &Path, journal: &Writer) -> (Outbox, Vec<Problem>) {
-    let (outbox, problems) = Outbox::open(folder, Bounds::default());
+/// Opens the outbox in the state folder; where that cannot be written, beside the alert log that could be opened. Returns
+/// the folder, too.
+fn open_outbox(state: PathBuf, journal: &Writer) -> (PathBuf, Outbox, Vec<Problem>) {
+    let (outbox, problems) = Outbox::open(&state.join(OUTBOX_FOLDER), Bounds::default());
     if outbox.is_durable() {
-        return (outbox, problems);
+        return (state, outbox, problems);
     }
-    let cluster = folder.parent().and_then(Path::file_name);
-    let beside_log = journal.path().and_then(Path::parent).zip(cluster);
-    let Some((log_folder, cluster)) = beside_log else { return (outbox, problems) };
-    let other_folder = log_folder.join("leaderwatch").join(cluster).join("outbox");
-    let (other, other_problems) = Outbox::open(&other_folder, Bounds::default());
+    let beside_log = journal.path().and_then(Path::parent).zip(state.file_name());
+    let Some((log_folder, cluster)) = beside_log else { return (state, outbox, problems) };
+    let other_state = log_folder.join("leaderwatch").join(cluster);
+    let (other, other_problems) = Outbox::open(&other_state.join(OUTBOX_FOLDER), Bounds::default());
     if !other.is_durable() {
-        return (outbox, problems);
+        return (state, outbox, problems);
     }
-    let reason = format!("{} is used instead of {}, which cannot be written", other_folder.display(), folder.display());
-    (other, std::iter::once(Problem::new("state", reason)).chain(other_problems).collect())
+    let reason = format!("{} is used instead of {}, which cannot be written", other_state.display(), state.display());
+    (other_state, other, std::iter::once(Problem::new("state", reason)).chain(other_problems).collect())
 }
 
 /// Says a problem on standard error.
 pub fn complain(problem: &Event) {
     if let Event::AgentProblem { what, reason } = problem {
         log::warn!("{what}: {reason}");
+    }
+}
+
+/// Looks whether somebody has written another pause.
+struct PauseWatch {
+    folder: PathBuf,
+    known: Option<Pause>,
+    /// Whether it could not be read when it was tried last; said once.
+    failing: bool,
+}
+
+impl PauseWatch {
+    /// What it is now, if that is something else than before. A file that cannot be read changes nothing.
+    fn changed(&mut self) -> Result<Option<Option<Pause>>, Problem> {
+        let read = Pause::read(&self.folder);
+        let was_failing = std::mem::replace(&mut self.failing, read.is_err());
+        match read {
+            Ok(pause) if pause == self.known => Ok(None),
+            Ok(pause) => {
+                self.known.clone_from(&pause);
+                Ok(Some(pause))
+            }
+            Err(_) if was_failing => Ok(None),
+            Err(error) => {
+                let file = self.folder.join(pause::FILE_NAME);
+                let reason =
+                    format!("{} cannot be read: {error}; alerts are sent; use `leaderwatch pause`", file.display());
+                Err(Problem::new("pause", reason))
+            }
+        }
     }
 }
 

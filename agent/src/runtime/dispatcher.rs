@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::disk::{Answer, DiskQueue, Task, raised};
 use super::hook_states::{HookState, HookStates};
-use crate::alert::{Alert, Alerts, Audience, Class, Effect};
+use crate::alert::{Alert, Alerts, Audience, Class, Effect, Pauses};
 use crate::clock::{Clock, Moment};
 use crate::delivery::{Command, Progress, Report, Submission};
 use crate::event::{Event, SeatFields};
@@ -49,6 +49,8 @@ pub struct Dispatcher {
     pub hooks: Arc<HookStates>,
     /// What people are told.
     pub alerts: Alerts,
+    /// What people are not told while work is planned.
+    pub pauses: Pauses,
     /// The targets.
     pub targets: Vec<Wanting>,
     /// The way to the disk thread.
@@ -91,12 +93,15 @@ impl Dispatcher {
             self.say_hooks();
             let effects = self.alerts.due(self.clock.now());
             self.carry_out(effects);
+            let effects = self.pauses.due(self.clock.now());
+            self.carry_out(effects);
         }
     }
 
     fn longest_wait(&self) -> Duration {
         let now = self.clock.now().monotonic;
-        let next = self.alerts.next_due().map_or(LONGEST_WAIT, |due| due.saturating_sub(now));
+        let next = self.alerts.next_due().into_iter().chain(self.pauses.next_due()).min();
+        let next = next.map_or(LONGEST_WAIT, |due| due.saturating_sub(now));
         next.min(LONGEST_WAIT)
     }
 
@@ -110,6 +115,7 @@ impl Dispatcher {
 
     fn handle(&mut self, change: SeatChange) {
         if change.left_out > 0 {
+            self.disk.losses().add_observations(change.left_out);
             let reason = format!(
                 "{} changes of {} came faster than they could be handled and are left out; the last one is not",
                 change.left_out,
@@ -126,7 +132,9 @@ impl Dispatcher {
         let now = self.clock.now();
         match answer {
             Answer::Saved(key) => self.alerts.written(&key, now),
+            Answer::Pause(pause) => self.pauses.set(pause, now),
             Answer::Recovered(parts) => {
+                let parts = self.pauses.recover(parts, now);
                 let effects = self.alerts.recover(parts, now);
                 self.carry_out(effects);
             }
@@ -138,7 +146,7 @@ impl Dispatcher {
     }
 
     fn carry_out(&mut self, effects: Vec<Effect>) {
-        for effect in effects {
+        for effect in self.pauses.filter(effects, self.clock.now()) {
             match effect {
                 Effect::Save { key, body } => {
                     self.push(Task::Save { key, body });

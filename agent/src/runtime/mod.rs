@@ -3,7 +3,7 @@
 //! | thread | does | may wait for |
 //! |---|---|---|
 //! | `lw-dispatch` | reads the configuration, then: board -> elections -> what is due | nothing |
-//! | `lw-disk` | alert log and outbox | the disk |
+//! | `lw-disk` | alert log, outbox, status and metrics | the disk |
 //! | `lw-send` | one current-thread tokio runtime: HTTP and SMTP | the network |
 //!
 //! Two more threads of tokio's look names up. None is attached to the JVM; all are native, named, have small stacks, and
@@ -14,7 +14,9 @@ mod configuration;
 mod disk;
 mod dispatcher;
 mod hook_states;
+mod metrics;
 mod standard_error;
+mod status;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -31,7 +33,8 @@ pub use self::hook_states::{HookState, HookStates};
 use self::configuration::Configuration;
 use self::disk::{Answer, Disk, DiskQueue, DiskSettings, DiskTasks, Task, Writing, complain};
 use self::dispatcher::{Dispatcher, LONGEST_STOP, ReportToDisk, Said};
-use crate::alert::Alerts;
+use self::status::{Losses, StatusSettings};
+use crate::alert::{Alerts, Pauses};
 use crate::claim::ClaimGate;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Settings, SystemEnvironment};
@@ -151,11 +154,13 @@ impl Setup {
         let mut sender_settings = SenderSettings::new(Arc::clone(&clock));
         sender_settings.max_age = configuration.settings().alert.max_age;
         let gate = claims::gate(configuration.settings(), &SystemEnvironment, &clock, &report);
-        start_disk(configuration, tasks, answers_in, sender.clone(), Arc::clone(&clock));
+        let losses = Arc::clone(disk.losses());
+        start_disk(configuration, tasks, losses, Arc::clone(&hooks), answers_in, sender.clone(), Arc::clone(&clock));
         let (routes, way_in) = (configured.routes, sender.clone());
         let sender_ended = start_sender(routes, sender_settings, gate, report, (way_in, commands));
         let dispatcher = Dispatcher {
-            alerts: Alerts::new(configured.alerts),
+            alerts: Alerts::new(configured.alerts.clone()),
+            pauses: Pauses::new(Arc::new(configured.alerts)),
             board,
             changes,
             clock,
@@ -188,6 +193,8 @@ fn started(configuration: &Configuration, role: Role, hooks: &HookStates, routes
 fn start_disk(
     configuration: Configuration,
     tasks: DiskTasks,
+    losses: Arc<Losses>,
+    hooks: Arc<HookStates>,
     answers: Sender<Answer>,
     sender: mpsc::Sender<Command>,
     clock: Arc<dyn Clock>,
@@ -196,13 +203,21 @@ fn start_disk(
     let state = settings.state.clone().unwrap_or_else(|| std::env::temp_dir().join("leaderwatch"));
     let disk_settings = DiskSettings {
         log: log_paths(settings, configuration.facts()),
-        outbox: state.join("outbox"),
+        state: state.clone(),
         writing: Writing {
             cluster: settings.cluster.clone(),
             host: settings.observer.host.clone(),
             pid: settings.observer.pid,
         },
         clock,
+        status: StatusSettings {
+            state,
+            metrics_file: settings.metrics_file.clone(),
+            cluster: settings.cluster.clone(),
+            observer: settings.observer.clone(),
+            hooks,
+            losses,
+        },
     };
     spawn("lw-disk", move || Disk::open(disk_settings, configuration, answers, sender).run(tasks));
 }

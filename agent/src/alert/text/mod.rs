@@ -4,6 +4,8 @@
 //! get plain text: each target escapes its own markup afterwards. A template has bounded fuel, and one that fails never
 //! keeps an alert from being told: the built-in one takes its place.
 
+mod pause;
+
 use std::fmt;
 
 use jiff::Timestamp;
@@ -14,6 +16,8 @@ use serde::Serialize;
 use super::model::{Alert, Class, Member};
 use crate::config::Language;
 use crate::leadership::{Component, Leader};
+
+pub(super) use self::pause::PauseEnded;
 
 /// How many jobs a text lists by name; the rest is counted.
 const LISTED_JOBS: usize = 10;
@@ -56,6 +60,7 @@ impl std::error::Error for BadTemplate {}
 /// Writes what people read.
 #[derive(Debug)]
 pub struct Texts {
+    language: Language,
     templates: Environment<'static>,
     time_zone: TimeZone,
 }
@@ -79,7 +84,7 @@ impl Texts {
             templates.add_template(name, template).expect("built-in templates are sound, which a test holds");
         }
         templates.add_template("link", "").expect("an empty template is sound");
-        let mut texts = Texts { templates, time_zone };
+        let mut texts = Texts { language, templates, time_zone };
         let bad = [(TITLE, own.title), (TEXT, own.text), ("link", own.link)]
             .into_iter()
             .filter_map(|(key, source)| texts.replace(key, source?).err())
@@ -92,7 +97,7 @@ impl Texts {
         let bad = |error: minijinja::Error| BadTemplate { key, reason: format!("{error}") };
         let mut trial = self.templates.clone();
         trial.add_template_owned(key, source.clone()).map_err(bad)?;
-        let trial = Texts { templates: trial, time_zone: self.time_zone.clone() };
+        let trial = Texts { language: self.language, templates: trial, time_zone: self.time_zone.clone() };
         for class in [Class::Failover, Class::NoLeader, Class::Flapping, Class::Resolved, Class::Test] {
             trial.render(key, &super::drill::alert(class, "example")).map_err(bad)?;
         }

@@ -1,0 +1,458 @@
+//! Metrics in Prometheus's text format, for the textfile collector: counts what the records say.
+//!
+//! Format: prometheus.io/docs/instrumenting/exposition_formats, "Text-based format". The collector reads `*.prom`, so what
+//! is being written has another ending. Where several processes have the same path, the second takes the name with `.2`, and
+//! so on; each series names its process, since the collector refuses two series of the same labels.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use crate::alert::Class;
+use crate::event::Event;
+use crate::status::Status;
+
+/// Upper bounds of the latency histogram, in milliseconds.
+const LATENCY_BOUNDS_MS: [u64; 10] = [100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000];
+/// How many processes may share a path.
+const PLACES: u32 = 64;
+
+/// What the records say, counted.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    moves: BTreeMap<&'static str, u64>,
+    leaderless_ms: BTreeMap<&'static str, u64>,
+    alerts: BTreeMap<&'static str, u64>,
+    deliveries: BTreeMap<(String, &'static str), u64>,
+    latencies: BTreeMap<String, Histogram>,
+    suppressed: u64,
+    problems: u64,
+}
+
+/// What is so at the moment of a write.
+#[derive(Debug)]
+pub struct Gauges {
+    outbox_oldest_age_ms: u64,
+    seats_without_leader: u64,
+    hooks_installed: u64,
+}
+
+impl Gauges {
+    /// As the status says.
+    pub fn of(status: &Status, now: Timestamp) -> Gauges {
+        let age_ms = |at: Timestamp| u64::try_from(now.as_millisecond() - at.as_millisecond()).unwrap_or(0);
+        Gauges {
+            outbox_oldest_age_ms: status.outbox_oldest_at.map_or(0, age_ms),
+            seats_without_leader: status.seats.iter().filter(|seat| seat.leader_id.is_none()).count() as u64,
+            hooks_installed: status.hooks.values().filter(|state| *state == "installed").count() as u64,
+        }
+    }
+}
+
+/// How many took no longer than each bound.
+#[derive(Debug, Default)]
+struct Histogram {
+    buckets: [u64; LATENCY_BOUNDS_MS.len()],
+    count: u64,
+    sum_ms: u64,
+}
+
+impl Histogram {
+    fn take(&mut self, ms: u64) {
+        for (bucket, bound) in self.buckets.iter_mut().zip(LATENCY_BOUNDS_MS) {
+            *bucket += u64::from(ms <= bound);
+        }
+        self.count += 1;
+        self.sum_ms += ms;
+    }
+}
+
+impl Metrics {
+    /// Takes a record in.
+    pub fn take(&mut self, event: &Event) {
+        match event {
+            Event::LeaderMoved { seat, leaderless_ms, .. } => {
+                *self.moves.entry(seat.component.name()).or_default() += 1;
+                *self.leaderless_ms.entry(seat.component.name()).or_default() += leaderless_ms.unwrap_or(0);
+            }
+            Event::LeaderReturned { seat, leaderless_ms, .. } => {
+                *self.leaderless_ms.entry(seat.component.name()).or_default() += leaderless_ms.unwrap_or(0);
+            }
+            Event::AlertRaised { alert } => *self.alerts.entry(class_name(alert.class)).or_default() += 1,
+            Event::AlertSuppressed { .. } => self.suppressed += 1,
+            Event::AlertDelivered { target, latency_ms, .. } => {
+                self.count_delivery(target, "delivered");
+                self.latencies.entry(target.clone()).or_default().take(*latency_ms);
+            }
+            Event::AlertRetrying { target, .. } => self.count_delivery(target, "retried"),
+            Event::AlertFailed { target, .. } => self.count_delivery(target, "failed"),
+            Event::AgentProblem { .. } => self.problems += 1,
+            _ => {}
+        }
+    }
+
+    fn count_delivery(&mut self, target: &str, outcome: &'static str) {
+        *self.deliveries.entry((target.to_owned(), outcome)).or_default() += 1;
+    }
+
+    /// All of it, as the collector reads it.
+    pub fn text(&self, status: &Status, gauges: &Gauges) -> String {
+        let mut page = Page::new(&status.cluster, status.pid);
+        let role = format!("{:?}", status.role).to_lowercase();
+        let flink_version = status.flink_version.as_deref().unwrap_or("unknown");
+        page.family("leaderwatch_info", "gauge", "Version and role of the agent.");
+        page.sample("", &[("version", &status.version), ("role", &role), ("flink_version", flink_version)], "1");
+        page.one("leaderwatch_start_time_seconds", "gauge", "When the agent started, in seconds since 1970.", &{
+            seconds(u64::try_from(status.started_at.as_millisecond()).unwrap_or(0))
+        });
+        self.leadership(&mut page);
+        self.alerts(&mut page);
+        self.latency(&mut page);
+        let plain = [
+            ("leaderwatch_outbox_alerts", "gauge", "Alerts that wait to be delivered.", status.outbox_pending),
+            ("leaderwatch_seats_without_leader", "gauge", "Seats that have no leader.", gauges.seats_without_leader),
+            ("leaderwatch_hooks_installed", "gauge", "Hooks that are installed.", gauges.hooks_installed),
+            (
+                "leaderwatch_dropped_observations_total",
+                "counter",
+                "Observations that could not be followed one by one.",
+                status.dropped_observations,
+            ),
+            (
+                "leaderwatch_lost_records_total",
+                "counter",
+                "Records that could not be written to the alert log.",
+                status.lost_records,
+            ),
+        ];
+        for (name, kind, help, value) in plain {
+            page.one(name, kind, help, &value.to_string());
+        }
+        let age = seconds(gauges.outbox_oldest_age_ms);
+        page.one("leaderwatch_outbox_oldest_age_seconds", "gauge", "Age of the oldest alert that waits; else 0.", &age);
+        page.text
+    }
+
+    fn leadership(&self, page: &mut Page) {
+        page.family("leaderwatch_leader_moves_total", "counter", "Seats whose leader became another one.");
+        for (component, count) in &self.moves {
+            page.sample("", &[("component", component)], &count.to_string());
+        }
+        page.family(
+            "leaderwatch_leaderless_seconds_total",
+            "counter",
+            "Time without a leader, as announced, of all seats.",
+        );
+        for (component, ms) in &self.leaderless_ms {
+            page.sample("", &[("component", component)], &seconds(*ms));
+        }
+    }
+
+    fn alerts(&self, page: &mut Page) {
+        page.family("leaderwatch_alerts_total", "counter", "Alerts that were raised.");
+        for (class, count) in &self.alerts {
+            page.sample("", &[("class", class)], &count.to_string());
+        }
+        let suppressed = self.suppressed.to_string();
+        page.one("leaderwatch_suppressed_alerts_total", "counter", "Alerts that were not told.", &suppressed);
+        page.one("leaderwatch_problems_total", "counter", "What was not as it should be.", &self.problems.to_string());
+        page.family(
+            "leaderwatch_deliveries_total",
+            "counter",
+            "Sends by outcome: delivered, retried, failed (given up).",
+        );
+        for ((target, outcome), count) in &self.deliveries {
+            page.sample("", &[("target", target), ("outcome", outcome)], &count.to_string());
+        }
+    }
+
+    fn latency(&self, page: &mut Page) {
+        let help = "From the moment an alert was due to the receiver's answer.";
+        page.family("leaderwatch_delivery_latency_seconds", "histogram", help);
+        for (target, histogram) in &self.latencies {
+            for (bound, count) in LATENCY_BOUNDS_MS.iter().zip(histogram.buckets) {
+                page.sample("_bucket", &[("target", target), ("le", &seconds(*bound))], &count.to_string());
+            }
+            page.sample("_bucket", &[("target", target), ("le", "+Inf")], &histogram.count.to_string());
+            page.sample("_sum", &[("target", target)], &seconds(histogram.sum_ms));
+            page.sample("_count", &[("target", target)], &histogram.count.to_string());
+        }
+    }
+}
+
+/// The text under way: every sample carries cluster and process.
+struct Page {
+    text: String,
+    name: &'static str,
+    own: String,
+}
+
+impl Page {
+    fn new(cluster: &str, pid: u32) -> Page {
+        Page { text: String::new(), name: "", own: format!("cluster=\"{}\",pid=\"{pid}\"", escaped(cluster)) }
+    }
+
+    fn family(&mut self, name: &'static str, kind: &str, help: &str) {
+        self.name = name;
+        // Writing to a text does not fail.
+        let _ = write!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    fn one(&mut self, name: &'static str, kind: &str, help: &str, value: &str) {
+        self.family(name, kind, help);
+        self.sample("", &[], value);
+    }
+
+    fn sample(&mut self, suffix: &str, labels: &[(&str, &str)], value: &str) {
+        let labels: String = labels.iter().map(|(name, text)| format!(",{name}=\"{}\"", escaped(text))).collect();
+        // As above.
+        let _ = writeln!(self.text, "{}{suffix}{{{}{labels}}} {value}", self.name, self.own);
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+fn seconds(ms: u64) -> String {
+    let text = format!("{}.{:03}", ms / 1000, ms % 1000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn class_name(class: Class) -> &'static str {
+    match class {
+        Class::Failover => "failover",
+        Class::NoLeader => "no_leader",
+        Class::Flapping => "flapping",
+        Class::Resolved => "resolved",
+        Class::Test => "test",
+    }
+}
+
+/// The file, owned by this process as long as it lives.
+#[derive(Debug)]
+pub struct MetricsFile {
+    wanted: PathBuf,
+    owned: Option<(PathBuf, File)>,
+}
+
+impl MetricsFile {
+    /// Nothing is touched until the first write.
+    pub fn new(wanted: PathBuf) -> MetricsFile {
+        MetricsFile { wanted, owned: None }
+    }
+
+    /// Where it is written to.
+    pub fn path(&self) -> &Path {
+        self.owned.as_ref().map_or(&self.wanted, |(path, _)| path)
+    }
+
+    /// Replaces the content in one step.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn write(&mut self, text: &str) -> io::Result<()> {
+        if self.owned.is_none() {
+            self.owned = Some(take_place(&self.wanted)?);
+        }
+        let new = self.path().with_extension("new");
+        fs::write(&new, text)?;
+        fs::rename(new, self.path())
+    }
+
+    /// Removes the file, so that a dead process leaves no figures behind.
+    pub fn remove(self) {
+        if let Some((path, _lock)) = self.owned {
+            // Nobody is left to be told.
+            let _ = fs::remove_file(&path);
+            let _ = fs::remove_file(lock_path(&path));
+        }
+    }
+}
+
+/// The first name that no other process holds, and the lock that holds it.
+fn take_place(wanted: &Path) -> io::Result<(PathBuf, File)> {
+    for place in 1..=PLACES {
+        let path = numbered(wanted, place);
+        let lock = File::options().create(true).truncate(false).write(true).open(lock_path(&path))?;
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => {}
+            // A file system without locks: then the path must be given to one process only.
+            Ok(()) | Err(TryLockError::Error(_)) => return Ok((path, lock)),
+        }
+    }
+    Err(io::Error::other(format!("{PLACES} processes write there already")))
+}
+
+fn numbered(wanted: &Path, place: u32) -> PathBuf {
+    if place == 1 {
+        return wanted.to_owned();
+    }
+    let ending = wanted.extension().unwrap_or_default().to_string_lossy();
+    wanted.with_extension(format!("{place}.{ending}"))
+}
+
+fn lock_path(path: &Path) -> PathBuf {
+    path.with_extension("lock")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::{BTreeSet, HashMap};
+
+    use super::*;
+    use crate::event::SeatFields;
+    use crate::leadership::{Component, SessionId};
+    use crate::process::Role;
+    use crate::status::SeatStatus;
+
+    fn status() -> Status {
+        Status {
+            schema: 1,
+            written_at: Timestamp::from_second(100).unwrap(),
+            started_at: Timestamp::from_second(50).unwrap(),
+            version: "0.1.0".into(),
+            role: Role::TaskManager,
+            cluster: "a\"b\\c\nd".into(),
+            host: "tm-1".into(),
+            pid: 7,
+            flink_version: None,
+            log: None,
+            hooks: [("A".to_owned(), "installed".to_owned())].into(),
+            seats: vec![SeatStatus {
+                component: Component::ResourceManager,
+                job_id: None,
+                leader_id: None,
+                address: None,
+                since: Timestamp::UNIX_EPOCH,
+            }],
+            outbox_pending: 2,
+            outbox_oldest_at: Timestamp::from_second(97).ok(),
+            targets: Vec::new(),
+            dropped_observations: 3,
+            lost_records: 4,
+        }
+    }
+
+    fn metrics() -> Metrics {
+        let mut metrics = Metrics::default();
+        let seat = SeatFields { component: Component::ResourceManager, job_id: None };
+        metrics.take(&Event::LeaderMoved {
+            seat,
+            leader_id: SessionId(2),
+            address: None,
+            old_leader_id: SessionId(1),
+            old_address: None,
+            leaderless_ms: Some(412),
+        });
+        let alert = crate::alert::drill::alert(Class::NoLeader, "orders");
+        metrics.take(&Event::AlertRaised { alert: Box::new(alert) });
+        for latency_ms in [90, 250, 400_000] {
+            let (alert_id, target) = ("a".to_owned(), "chat".to_owned());
+            metrics.take(&Event::AlertDelivered { alert_id, target, attempts: 1, latency_ms, receipt: None });
+        }
+        let (alert_id, target, reason) = ("a".to_owned(), "mail".to_owned(), "no".to_owned());
+        metrics.take(&Event::AlertFailed { alert_id, target, attempts: 1, reason });
+        metrics
+    }
+
+    /// A strict reader of the format: `# HELP`, `# TYPE`, then the family's samples; no series twice.
+    fn parse(text: &str) -> HashMap<String, f64> {
+        assert!(text.ends_with('\n'));
+        let (mut samples, mut families) = (HashMap::new(), BTreeSet::new());
+        let (mut family, mut kind) = (String::new(), String::new());
+        for line in text.lines() {
+            if let Some(help) = line.strip_prefix("# HELP ") {
+                family = help.split(' ').next().unwrap().to_owned();
+                assert!(families.insert(family.clone()), "{family} twice");
+            } else if let Some(declared) = line.strip_prefix("# TYPE ") {
+                let (name, of) = declared.split_once(' ').unwrap();
+                assert_eq!(name, family);
+                assert!(["counter", "gauge", "histogram"].contains(&of), "{line}");
+                assert_eq!(of == "counter", name.ends_with("_total"), "{line}");
+                kind = of.to_owned();
+            } else {
+                let (series, value) = line.rsplit_once(' ').unwrap();
+                let (name, labels) = series.split_once('{').unwrap();
+                let suffix = name.strip_prefix(family.as_str()).unwrap();
+                assert!(suffix.is_empty() || (kind == "histogram" && ["_bucket", "_sum", "_count"].contains(&suffix)));
+                assert!(name.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{name}");
+                check_labels(labels.strip_suffix('}').unwrap());
+                assert!(samples.insert(series.to_owned(), value.parse().unwrap()).is_none(), "{series} twice");
+            }
+        }
+        samples
+    }
+
+    fn check_labels(mut rest: &str) {
+        let mut names = BTreeSet::new();
+        while !rest.is_empty() {
+            let (name, value) = rest.split_once("=\"").unwrap();
+            assert!(
+                names.insert(name.to_owned()) && name.chars().all(|c| c.is_ascii_lowercase() || c == '_'),
+                "{name}"
+            );
+            let mut characters = value.char_indices();
+            let end = loop {
+                match characters.next().unwrap() {
+                    (_, '\\') => assert!(matches!(characters.next().unwrap().1, '\\' | '"' | 'n')),
+                    (end, '"') => break end,
+                    (_, character) => assert_ne!(character, '\n'),
+                }
+            };
+            rest = &value[end + 1..];
+            rest = if rest.is_empty() { rest } else { rest.strip_prefix(',').unwrap() };
+        }
+    }
+
+    #[test]
+    fn a_strict_reader_finds_every_figure() {
+        let status = status();
+        let text = metrics().text(&status, &Gauges::of(&status, status.written_at));
+        let samples = parse(&text);
+        let own = "cluster=\"a\\\"b\\\\c\\nd\",pid=\"7\"";
+        let value = |name: &str, labels: &str| {
+            let series = format!("{name}{{{own}{labels}}}");
+            *samples.get(&series).unwrap_or_else(|| panic!("{series} in {text}"))
+        };
+        assert_eq!(value("leaderwatch_leader_moves_total", ",component=\"resourcemanager\""), 1.0);
+        assert_eq!(value("leaderwatch_leaderless_seconds_total", ",component=\"resourcemanager\""), 0.412);
+        assert_eq!(value("leaderwatch_alerts_total", ",class=\"no_leader\""), 1.0);
+        assert_eq!(value("leaderwatch_deliveries_total", ",target=\"chat\",outcome=\"delivered\""), 3.0);
+        assert_eq!(value("leaderwatch_deliveries_total", ",target=\"mail\",outcome=\"failed\""), 1.0);
+        let bucket =
+            |le: &str| value("leaderwatch_delivery_latency_seconds_bucket", &format!(",target=\"chat\",le=\"{le}\""));
+        assert_eq!(["0.1", "0.25", "300", "+Inf"].map(bucket), [1.0, 2.0, 2.0, 3.0]);
+        assert_eq!(value("leaderwatch_delivery_latency_seconds_sum", ",target=\"chat\""), 400.34);
+        assert_eq!(value("leaderwatch_outbox_alerts", ""), 2.0);
+        assert_eq!(value("leaderwatch_outbox_oldest_age_seconds", ""), 3.0);
+        assert_eq!(value("leaderwatch_seats_without_leader", ""), 1.0);
+        assert_eq!(value("leaderwatch_dropped_observations_total", ""), 3.0);
+        assert_eq!(value("leaderwatch_lost_records_total", ""), 4.0);
+    }
+
+    #[test]
+    fn processes_with_the_same_path_do_not_write_into_each_others_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("leaderwatch.prom");
+        let (mut first, mut second) = (MetricsFile::new(path.clone()), MetricsFile::new(path.clone()));
+        first.write("1").unwrap();
+        second.write("2").unwrap();
+        first.write("3").unwrap();
+        assert_eq!(second.path(), folder.path().join("leaderwatch.2.prom"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "3");
+        assert_eq!(fs::read_to_string(second.path()).unwrap(), "2");
+        first.remove();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn times_are_seconds_without_needless_digits() {
+        assert_eq!([0, 100, 412, 1000, 30_000].map(seconds), ["0", "0.1", "0.412", "1", "30"]);
+    }
+}
