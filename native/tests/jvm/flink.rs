@@ -84,6 +84,14 @@ fn the_listeners_and_contenders_of_a_job_manager_are_hooked() {
                 "jobmaster.JobMaster$ResourceManagerLeaderListener#notifyLeaderAddress",
                 "leader.elected resourcemanager - ID pekko.tcp://flink@jm-0:6123/",
             ),
+            (
+                "webmonitor.retriever.LeaderRetriever#notifyLeaderAddress#pekko.tcp://flink@jm-0:6123/user/rpc/dispatcher_1",
+                "leader.elected dispatcher - ID pekko.tcp://flink@jm-0:6123/user/rpc/dispatcher_1",
+            ),
+            (
+                "webmonitor.retriever.LeaderRetriever#notifyLeaderAddress#http://jm-0:8081",
+                "leader.elected rest_server - ID http://jm-0:8081",
+            ),
             ("jobmaster.JobMasterServiceLeadershipRunner#grantLeadership", "leader.granted jobmanager JOB ID -"),
             ("jobmaster.JobMasterServiceLeadershipRunner#revokeLeadership", "leader.revoked jobmanager JOB - -"),
             ("dispatcher.runner.DefaultDispatcherRunner#grantLeadership", "leader.granted dispatcher - ID -"),
