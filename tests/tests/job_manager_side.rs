@@ -82,3 +82,10 @@ fn the_standby_alerts_1_14() {
 fn the_standby_alerts_2_3() {
     the_standby_alerts("2.3.0");
 }
+
+/// The Flink that `$LEADERWATCH_TEST_FLINK` names.
+#[test]
+#[ignore = "scripts/versions names the Flink"]
+fn the_standby_of_the_named_flink_alerts() {
+    the_standby_alerts(&std::env::var("LEADERWATCH_TEST_FLINK").unwrap());
+}

@@ -93,7 +93,7 @@ final class Listeners {
         return constructor.newInstance(0x0123456789abcdefL, 0xfedcba9876543210L);
     }
 
-    private static Object allocate(Class<?> type) throws Exception {
+    static Object allocate(Class<?> type) throws Exception {
         Class<?> unsafeType = Class.forName("sun.misc.Unsafe");
         Field unsafe = unsafeType.getDeclaredField("theUnsafe");
         unsafe.setAccessible(true);
