@@ -19,6 +19,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Check(cli::check::CheckArgs),
+    Install(cli::install::InstallArgs),
     Log(cli::log::LogArgs),
     Pause(cli::pause::PauseArgs),
     Report(cli::report::ReportArgs),
@@ -29,6 +30,7 @@ enum Command {
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Check(args) => cli::check::run(&args),
+        Command::Install(args) => cli::install::run(&args),
         Command::Log(args) => cli::log::run(&args),
         Command::Pause(args) => cli::pause::run(&args),
         Command::Report(args) => cli::report::run(&args),

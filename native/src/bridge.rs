@@ -17,7 +17,7 @@ use leaderwatch_agent::leadership::{JobId, SeatKey, SessionId};
 use leaderwatch_agent::runtime::Agent;
 
 use crate::classfile::Callee;
-use crate::hooks::{FieldName, HOOKS, Hook, LONGEST_WAY, Meaning, Seat};
+use crate::hooks::{self, FieldName, HOOKS, Hook, LONGEST_WAY, Meaning, Seat};
 use crate::startup;
 
 /// `leaderwatch.Bridge.on(int hook, Object self, Object id, Object address)`. The references are passed as objects, so
@@ -189,9 +189,27 @@ impl Call {
                     let address = Address::read(self.jni, self.address);
                     agent.observe(seat, Some((id, address.as_ref().map(Address::as_str))));
                 }
+                Meaning::LeaderByAddress => return self.tell_by_address(agent),
                 Meaning::Granted(seat) => agent.granted(self.seat(seat)?, self.session_id()?),
                 Meaning::Revoked(seat) => agent.revoked(self.seat(seat)?),
             }
+        }
+        Some(())
+    }
+
+    /// A call without a leader names no component, so it says nothing; nor does one about another kind of endpoint.
+    ///
+    /// # Safety
+    /// As [`Call::tell`].
+    unsafe fn tell_by_address(&self, agent: &Agent) -> Option<()> {
+        if self.id.is_null() {
+            return Some(());
+        }
+        // SAFETY: by this function's contract.
+        let (id, address) = unsafe { (self.session_id()?, Address::read(self.jni, self.address)) };
+        let address = address.as_ref().map(Address::as_str);
+        if let Some(component) = address.and_then(hooks::component_of) {
+            agent.observe(SeatKey::cluster(component), Some((id, address)));
         }
         Some(())
     }

@@ -33,6 +33,8 @@ pub struct Hook {
 pub enum Meaning {
     /// `notifyLeaderAddress(address, id)`: who leads.
     Leader(Seat),
+    /// `notifyLeaderAddress(address, id)` of a listener that serves several components: the address tells which one.
+    LeaderByAddress,
     /// `grantLeadership(id)`: this process was elected.
     Granted(Seat),
     /// `revokeLeadership()`: this process was elected, and is no more.
@@ -134,6 +136,12 @@ pub static HOOKS: &[Hook] = &[
         "org/apache/flink/runtime/jobmaster/JobMaster$ResourceManagerLeaderListener",
         RESOURCE_MANAGER,
     ),
+    // One object each for Dispatcher and ResourceManager, in every JobManager, so in a standby too.
+    listener(
+        Role::JobManager,
+        "org/apache/flink/runtime/webmonitor/retriever/LeaderRetriever",
+        Meaning::LeaderByAddress,
+    ),
     // Contenders for leadership. JobMaster: Flink 1.9, then 1.10 to 1.12, then 1.13 and later.
     granted("org/apache/flink/runtime/jobmaster/JobManagerRunner", Seat::Job(JOB_GRAPH)),
     revoked("org/apache/flink/runtime/jobmaster/JobManagerRunner", Seat::Job(JOB_GRAPH)),
@@ -156,11 +164,15 @@ pub static HOOKS: &[Hook] = &[
 ];
 
 const fn leader(role: Role, class: &'static str, seat: Seat) -> Hook {
+    listener(role, class, Meaning::Leader(seat))
+}
+
+const fn listener(role: Role, class: &'static str, meaning: Meaning) -> Hook {
     Hook {
         class,
         method: "notifyLeaderAddress",
         descriptor: "(Ljava/lang/String;Ljava/util/UUID;)V",
-        meaning: Meaning::Leader(seat),
+        meaning,
         role,
         in_every_version: true,
     }
@@ -192,12 +204,26 @@ const fn revoked(class: &'static str, seat: Seat) -> Hook {
     Hook { method: "revokeLeadership", descriptor: "()V", meaning: Meaning::Revoked(seat), ..granted(class, seat) }
 }
 
+/// The component that an address names: by the last segment of an RPC address (`/user/rpc/dispatcher_1` and, to Flink
+/// 1.10, `/user/dispatcher`), or, where it is an HTTP address, the REST server. None where it names another endpoint.
+pub fn component_of(address: &str) -> Option<Component> {
+    let (scheme, rest) = address.split_once("://")?;
+    if matches!(scheme, "http" | "https") {
+        return Some(Component::RestServer);
+    }
+    let (_authority, path) = rest.split_once('/')?;
+    let endpoint = path.rsplit('/').next()?;
+    [("dispatcher", Component::Dispatcher), ("resourcemanager", Component::ResourceManager)]
+        .into_iter()
+        .find_map(|(name, component)| endpoint.starts_with(name).then_some(component))
+}
+
 impl Hook {
     /// The call that is put into the method. It passes `this`, then an id, then an address, where there are any.
     pub fn splice(&self, number: u8) -> Splice<'static> {
         use Argument::{Local, Null};
         let arguments = match self.meaning {
-            Meaning::Leader(_) => [Local(0), Local(2), Local(1)],
+            Meaning::Leader(_) | Meaning::LeaderByAddress => [Local(0), Local(2), Local(1)],
             Meaning::Granted(_) => [Local(0), Local(1), Null],
             Meaning::Revoked(_) | Meaning::Unreachable(_) | Meaning::Reachable => [Local(0), Null, Null],
         };
@@ -228,6 +254,28 @@ mod tests {
             assert!(hooks_of(hook.class.as_bytes(), hook.role).any(|(found, _)| found == number), "{hook:?}");
             let other = if hook.role == Role::TaskManager { Role::JobManager } else { Role::TaskManager };
             assert_eq!(hooks_of(hook.class.as_bytes(), other).count(), 0, "{hook:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_names_its_component() {
+        let named = [
+            ("pekko.tcp://flink@jm-0:6123/user/rpc/dispatcher_1", Some(Component::Dispatcher)),
+            ("akka.ssl.tcp://flink@[::1]:6123/user/rpc/resourcemanager_0", Some(Component::ResourceManager)),
+            ("akka.tcp://flink@jm-0:6123/user/dispatcher", Some(Component::Dispatcher)),
+            ("akka.tcp://flink@jm-0:6123/user/resourcemanager", Some(Component::ResourceManager)),
+            ("http://jm-0:8081", Some(Component::RestServer)),
+            ("https://dispatcher:8081/", Some(Component::RestServer)),
+            ("akka.tcp://flink@jm-0:6123/user/rpc/jobmanager_2", None),
+            ("akka.tcp://flink@jm-0:6123/dispatcher/other", None),
+            ("akka.tcp://dispatcher", None),
+            ("akka.tcp://flink@jm-0:6123/", None),
+            ("akka://flink/user/rpc/dispatcher_1", Some(Component::Dispatcher)),
+            ("dispatcher", None),
+            ("", None),
+        ];
+        for (address, component) in named {
+            assert_eq!(component_of(address), component, "{address}");
         }
     }
 

@@ -35,6 +35,7 @@ pub struct Builder {
     cluster_id: String,
     java_options: String,
     java_options_of: BTreeMap<usize, String>,
+    job_manager_java_options: String,
     settings: Vec<(String, String)>,
     task_manager_settings: Vec<(String, String)>,
     zookeeper_port: u16,
@@ -82,6 +83,12 @@ impl Builder {
     /// JVM options of one TaskManager, in place of those of all.
     pub fn java_options_of(mut self, task_manager: usize, options: &str) -> Self {
         self.java_options_of.insert(task_manager, options.to_owned());
+        self
+    }
+
+    /// JVM options of every JobManager.
+    pub fn job_manager_java_options(mut self, options: &str) -> Self {
+        self.job_manager_java_options = options.to_owned();
         self
     }
 
@@ -349,6 +356,7 @@ impl Cluster {
             cluster_id: "orders".to_owned(),
             java_options: String::new(),
             java_options_of: BTreeMap::new(),
+            job_manager_java_options: String::new(),
             settings: Vec::new(),
             task_manager_settings: Vec::new(),
             zookeeper_port: ports::free(),
@@ -496,7 +504,9 @@ impl Cluster {
         let make = Maker { shared: &shared, user: builder.user, guard: &guard };
         let zookeeper =
             (builder.high_availability == HighAvailability::ZooKeeper).then(|| make.zookeeper()).transpose()?;
-        let job_managers = (0..2).map(|index| make.job_manager(index)).collect::<Result<Vec<_>>>()?;
+        let job_managers = (0..2)
+            .map(|index| make.job_manager(index, &builder.job_manager_java_options))
+            .collect::<Result<Vec<_>>>()?;
         let rpc_port = job_managers[0].rpc_port;
         let task_managers = (0..builder.task_managers)
             .map(|index| {
@@ -565,11 +575,11 @@ impl Maker<'_> {
         Ok(server)
     }
 
-    fn job_manager(&self, index: usize) -> Result<Server> {
+    fn job_manager(&self, index: usize, java_options: &str) -> Result<Server> {
         let name = format!("jobmanager-{}", index + 1);
         let (rest_port, rpc_port) = (ports::free(), ports::free());
-        let mut server =
-            self.flink(&name, "jobmanager.sh", &settings::job_manager(self.shared, rest_port, rpc_port))?;
+        let settings = settings::job_manager(self.shared, rest_port, rpc_port, java_options);
+        let mut server = self.flink(&name, "jobmanager.sh", &settings)?;
         (server.rest_port, server.rpc_port) = (rest_port, rpc_port);
         Ok(server)
     }

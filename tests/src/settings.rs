@@ -48,8 +48,8 @@ pub struct Shared<'a> {
 /// Small enough for two cores beside other work: class-data sharing stays on, one collector thread, C1 only.
 const SMALL_JVM: &str = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1";
 
-/// The settings of a JobManager that serves REST and RPC on the given ports.
-pub fn job_manager(shared: &Shared, rest_port: u16, rpc_port: u16) -> BTreeMap<String, String> {
+/// The settings of a JobManager that serves REST and RPC on the given ports. `java_options` go to its JVM.
+pub fn job_manager(shared: &Shared, rest_port: u16, rpc_port: u16, java_options: &str) -> BTreeMap<String, String> {
     let mut settings = common(shared);
     let rpc_key = match shared.high_availability {
         HighAvailability::ZooKeeper => "high-availability.jobmanager.port",
@@ -61,7 +61,7 @@ pub fn job_manager(shared: &Shared, rest_port: u16, rpc_port: u16) -> BTreeMap<S
             ("rest.port", &rest_port.to_string()),
             ("rest.bind-port", &rest_port.to_string()),
             (rpc_key, &rpc_port.to_string()),
-            ("env.java.opts.jobmanager", SMALL_JVM),
+            ("env.java.opts.jobmanager", format!("{SMALL_JVM} {java_options}").trim()),
         ],
     );
     with_more(settings, shared)

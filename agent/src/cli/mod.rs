@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 pub mod check;
+pub mod install;
 pub mod log;
 pub mod pause;
 mod people;

@@ -9,6 +9,7 @@ mod environment;
 mod example;
 mod file;
 mod flink;
+pub mod flink_edit;
 mod flink_version;
 pub mod keys;
 mod mounts;

@@ -80,7 +80,7 @@ fn append(flat: &mut Flat, path: &str, separator: char, item: &str) {
 }
 
 /// A line up to ` #`, or to a `#` at its start, outside quotes.
-fn without_comment(line: &str) -> &str {
+pub(super) fn without_comment(line: &str) -> &str {
     let mut quote = None;
     let mut before = ' ';
     for (at, c) in line.char_indices() {
@@ -97,7 +97,7 @@ fn without_comment(line: &str) -> &str {
 }
 
 /// Splits `key: value` or `key:`; a key may stand in quotes.
-fn key_and_value(content: &str) -> Option<(String, &str)> {
+pub(super) fn key_and_value(content: &str) -> Option<(String, &str)> {
     let (key, value) = match content.split_once(": ") {
         Some((key, value)) => (key, value.trim()),
         None => (content.strip_suffix(':')?, ""),

@@ -1,4 +1,5 @@
-//! The classes of real Flinks, whichever `scripts/flink` has fetched.
+//! The classes of real Flinks: those that `$LEADERWATCH_TEST_FLINKS` names (versions joined by `:`), else whichever
+//! `scripts/flink` has fetched.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +11,14 @@ fn flinks() -> Vec<PathBuf> {
     let cache = std::env::var_os("LEADERWATCH_CACHE").map(PathBuf::from).unwrap_or_else(|| {
         PathBuf::from(std::env::var_os("HOME").expect("$HOME or $LEADERWATCH_CACHE is set")).join(".cache/leaderwatch")
     });
-    let folders = std::fs::read_dir(&cache).into_iter().flatten().flatten().map(|entry| entry.path().join("lib"));
-    let mut flinks: Vec<PathBuf> = folders.filter(|lib| distribution(lib).is_some()).collect();
+    let named = std::env::var("LEADERWATCH_TEST_FLINKS").ok();
+    let is_named = |folder: &Path| {
+        let version = folder.file_name().and_then(|name| name.to_str()?.strip_prefix("flink-"));
+        named.as_deref().is_none_or(|named| named.split(':').any(|one| Some(one) == version))
+    };
+    let folders = std::fs::read_dir(&cache).into_iter().flatten().flatten().map(|entry| entry.path());
+    let libs = folders.filter(|folder| is_named(folder)).map(|folder| folder.join("lib"));
+    let mut flinks: Vec<PathBuf> = libs.filter(|lib| distribution(lib).is_some()).collect();
     flinks.sort();
     assert!(!flinks.is_empty(), "no Flink in {}: run `scripts/flink fetch 2.3.0`", cache.display());
     flinks
@@ -84,6 +91,14 @@ fn the_listeners_and_contenders_of_a_job_manager_are_hooked() {
                 "jobmaster.JobMaster$ResourceManagerLeaderListener#notifyLeaderAddress",
                 "leader.elected resourcemanager - ID pekko.tcp://flink@jm-0:6123/",
             ),
+            (
+                "webmonitor.retriever.LeaderRetriever#notifyLeaderAddress#pekko.tcp://flink@jm-0:6123/user/rpc/dispatcher_1",
+                "leader.elected dispatcher - ID pekko.tcp://flink@jm-0:6123/user/rpc/dispatcher_1",
+            ),
+            (
+                "webmonitor.retriever.LeaderRetriever#notifyLeaderAddress#http://jm-0:8081",
+                "leader.elected rest_server - ID http://jm-0:8081",
+            ),
             ("jobmaster.JobMasterServiceLeadershipRunner#grantLeadership", "leader.granted jobmanager JOB ID -"),
             ("jobmaster.JobMasterServiceLeadershipRunner#revokeLeadership", "leader.revoked jobmanager JOB - -"),
             ("dispatcher.runner.DefaultDispatcherRunner#grantLeadership", "leader.granted dispatcher - ID -"),
@@ -94,6 +109,52 @@ fn the_listeners_and_contenders_of_a_job_manager_are_hooked() {
             ("webmonitor.WebMonitorEndpoint#revokeLeadership", "leader.revoked rest_server - - -"),
         ],
     );
+}
+
+/// The real job leader service, its own listeners and a new one each time that a job comes back: what is told of each
+/// job is what happened to it, whichever listener heard it.
+#[test]
+#[ignore = "needs a Flink from scripts/flink"]
+fn the_job_leader_service_tells_every_story() {
+    const STORIES: [(&str, &[&str]); 9] = [
+        ("A,B", &["elected A", "moved B"]),
+        ("A,none,B", &["elected A", "lost A", "moved B"]),
+        ("A,none,A", &["elected A", "lost A", "returned A"]),
+        ("A,none,A,B", &["elected A", "lost A", "returned A", "moved B"]),
+        ("A,B,A,B", &["elected A", "moved B", "stale A"]),
+        ("A,+,B", &["elected A", "moved B"]),
+        ("A,none,+,B", &["elected A", "lost A", "moved B"]),
+        ("A,none,+,A,+,B", &["elected A", "lost A", "returned A", "moved B"]),
+        ("A,+,B,+,A,+,B", &["elected A", "moved B", "stale A"]),
+    ];
+    let told = |(number, (_, events)): (usize, &(&str, &[&str]))| {
+        let line = move |event: &&str| {
+            let (event, leader) = event.split_once(' ').unwrap();
+            let (number, leader) = (number + 1, leader.as_bytes()[0]);
+            format!(
+                "leader.{event} jobmanager {number:016x}{:016x} 00000000-0000-{number:04x}-0000-{leader:012x} \
+                 pekko.tcp://flink@jm-0:6123/user/rpc/jobmanager_2",
+                0
+            )
+        };
+        events.iter().map(line).collect::<Vec<_>>()
+    };
+    let expected: Vec<String> = STORIES.iter().enumerate().flat_map(told).collect();
+    for lib in flinks() {
+        for jdk in jdks() {
+            let scratch = Scratch::new("stories", jdk);
+            let class_path = format!("{}:{}/*", tools().display(), lib.display());
+            let mut command = java(jdk);
+            command.arg(scratch.agent_option(&agent())).arg("-cp").arg(class_path);
+            command.arg("org.apache.flink.driver.KubernetesTaskExecutorRunner");
+            command.args(STORIES.map(|(story, _)| story));
+            let run = Run::of(command.output().unwrap());
+            assert_eq!(run.code, Some(0), "{} {}: {run:?}", lib.display(), jdk.display());
+            assert!(run.stdout.contains("main ends"), "{run:?}");
+            assert_eq!(scratch.leaders(), expected, "{} {}: {run:?}", lib.display(), jdk.display());
+            assert_eq!(scratch.problems(), [""; 0]);
+        }
+    }
 }
 
 /// Minutes.

@@ -61,6 +61,41 @@ fn each_verdict_of_flink_is_told_apart() {
     }
 }
 
+/// One listener class serves several components, and only the address tells which one a call is about.
+#[test]
+fn the_address_tells_the_component_to_a_job_manager() {
+    const RETRIEVER: &str = "org.apache.flink.runtime.webmonitor.retriever.LeaderRetriever#notifyLeaderAddress#";
+    let leader = |component: &str, address: &str| format!("leader.elected {component} - {} {address}", id(1));
+    let (dispatcher, resource_manager) =
+        ("pekko.tcp://flink@jm-0:6123/user/rpc/dispatcher_1", "akka.tcp://flink@jm-0:6123/user/resourcemanager");
+    let calls = [
+        "none",
+        dispatcher,
+        "none",
+        "pekko.tcp://flink@jm-0:6123/user/rpc/jobmanager_2",
+        resource_manager,
+        "http://jm-0:8081",
+    ];
+    for jdk in jdks() {
+        let scratch = Scratch::new("by_address", jdk);
+        let class_path = format!("{}:{}", tools().display(), fakes().display());
+        let mut command = java(jdk);
+        command.arg(scratch.agent_option(&agent())).arg("-cp").arg(class_path);
+        command.arg("org.apache.flink.driver.DriverClusterEntrypoint");
+        command.args(calls.map(|address| format!("{RETRIEVER}{address}")));
+        Run::of(command.output().unwrap()).assert_sound();
+        assert_eq!(
+            scratch.leaders(),
+            [
+                leader("dispatcher", dispatcher),
+                leader("resourcemanager", resource_manager),
+                leader("rest_server", "http://jm-0:8081")
+            ]
+        );
+        assert_eq!(scratch.problems(), [""; 0]);
+    }
+}
+
 /// An overload has the same name, and leads into the hooked method: one observation, not two.
 #[test]
 fn an_overload_is_not_hooked() {

@@ -15,16 +15,17 @@ pub fn id(number: u32) -> String {
     format!("00112233-4455-6677-0000-{number:012x}")
 }
 
-/// Homes of the JDKs under which the tests run: `$LEADERWATCH_TEST_JDKS` (joined by `:`), else all of /usr/lib/jvm.
+/// Homes of the JDKs under which the tests run: `$LEADERWATCH_TEST_JDKS` (joined by `:`), else all of /usr/lib/jvm. Where
+/// one is named that has no compiler, those tests that need none can be run.
 pub fn jdks() -> &'static [PathBuf] {
     static JDKS: OnceLock<Vec<PathBuf>> = OnceLock::new();
     JDKS.get_or_init(|| {
         let named = std::env::var_os("LEADERWATCH_TEST_JDKS");
         let mut homes: Vec<PathBuf> = match &named {
             Some(named) => std::env::split_paths(named).collect(),
-            None => std::fs::read_dir("/usr/lib/jvm").unwrap().flatten().map(|entry| entry.path()).collect(),
+            None => installed_jdks(),
         };
-        homes.retain(|home| home.join("bin/javac").is_file());
+        homes.retain(|home| home.join("bin/java").is_file());
         let mut homes: Vec<PathBuf> = homes.iter().map(|home| home.canonicalize().unwrap()).collect();
         homes.sort();
         homes.dedup();
@@ -33,8 +34,25 @@ pub fn jdks() -> &'static [PathBuf] {
     })
 }
 
-/// The agent as built for these tests.
+fn installed_jdks() -> Vec<PathBuf> {
+    let mut homes: Vec<PathBuf> =
+        std::fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    homes.retain(|home| home.join("bin/javac").is_file());
+    homes.sort();
+    homes
+}
+
+fn javac() -> Command {
+    let homes = jdks().iter().cloned().chain(installed_jdks());
+    let compilers = homes.map(|home| home.join("bin/javac"));
+    Command::new(compilers.into_iter().find(|compiler| compiler.is_file()).expect("a JDK has a compiler"))
+}
+
+/// The agent as built for these tests, or `$LEADERWATCH_AGENT`.
 pub fn agent() -> PathBuf {
+    if let Some(named) = std::env::var_os("LEADERWATCH_AGENT") {
+        return PathBuf::from(named);
+    }
     let program = std::env::current_exe().unwrap();
     let library = program.with_file_name("libleaderwatch.so");
     assert!(library.is_file(), "{} is not built", library.display());
@@ -121,7 +139,7 @@ fn compiled(which: &str) -> PathBuf {
     let classes = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{which}-{:016x}", hasher.finish()));
     if !classes.is_dir() {
         let own = classes.with_extension(std::process::id().to_string());
-        let mut javac = Command::new(jdks()[0].join("bin/javac"));
+        let mut javac = javac();
         javac.args(["--release", "8", "-nowarn", "-Xlint:-options", "-g", "-d"]).arg(&own).args(sources);
         run_to_end(&mut javac);
         // Another test may have been faster; then its classes are there.

@@ -16,12 +16,15 @@ final class Listeners {
 
     private Listeners() {}
 
-    /** Each argument: a class, `#`, and the method to call. A class that this Flink does not have is passed over. */
+    /**
+     * Each argument: a class, `#`, and the method to call; where the address matters, `#` and the address, `none` for
+     * no leader. A class that this Flink does not have is passed over.
+     */
     static void call(String[] classesAndMethods) throws Exception {
         for (String classAndMethod : classesAndMethods) {
             String[] parts = classAndMethod.split("#");
             try {
-                call(Class.forName(parts[0]), parts[1]);
+                call(Class.forName(parts[0]), parts[1], parts.length > 2 ? parts[2] : ADDRESS);
             } catch (ClassNotFoundException e) {
                 System.out.println("absent " + classAndMethod);
             }
@@ -29,7 +32,8 @@ final class Listeners {
         System.out.println("main ends");
     }
 
-    private static void call(Class<?> type, String name) throws Exception {
+    private static void call(Class<?> type, String name, String address) throws Exception {
+        boolean isLed = !address.equals("none");
         Object listener = allocate(type);
         fill(listener);
         for (Method method : type.getDeclaredMethods()) {
@@ -37,7 +41,8 @@ final class Listeners {
                 Class<?>[] types = method.getParameterTypes();
                 Object[] arguments = new Object[types.length];
                 for (int i = 0; i < types.length; i++) {
-                    arguments[i] = types[i] == UUID.class ? ID : types[i] == String.class ? ADDRESS : null;
+                    Object argument = types[i] == UUID.class ? ID : types[i] == String.class ? address : null;
+                    arguments[i] = isLed ? argument : null;
                 }
                 invoke(method, listener, arguments);
             }
@@ -88,7 +93,7 @@ final class Listeners {
         return constructor.newInstance(0x0123456789abcdefL, 0xfedcba9876543210L);
     }
 
-    private static Object allocate(Class<?> type) throws Exception {
+    static Object allocate(Class<?> type) throws Exception {
         Class<?> unsafeType = Class.forName("sun.misc.Unsafe");
         Field unsafe = unsafeType.getDeclaredField("theUnsafe");
         unsafe.setAccessible(true);

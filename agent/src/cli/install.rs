@@ -1,0 +1,506 @@
+//! `leaderwatch install`: puts the agent into a Flink installation, and takes it out again.
+//!
+//! The library goes to `FLINK_HOME/leaderwatch`, not to `lib`, which is Flink's class path. A record beside it says what
+//! was put into Flink's configuration, so that `--undo` can give the file back byte for byte.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use leaderwatch_agent::config::flink_edit::{self, ConfFormat, Insertion};
+use leaderwatch_agent::config::{example, first_unsafe, flink_version};
+use serde::{Deserialize, Serialize};
+
+use super::{Verdict, complain};
+
+const LIBRARY: &str = "libleaderwatch.so";
+const CONFIG: &str = "leaderwatch.toml";
+const RECORD: &str = "install.json";
+/// The keys of one role each: those for all JVMs also reach `bin/flink` and the history server.
+const KEYS: [&str; 2] = ["env.java.opts.jobmanager", "env.java.opts.taskmanager"];
+/// The keys for all JVMs, under which the agent may stand already.
+const KEYS_OF_ALL: [&str; 2] = ["env.java.opts.all", "env.java.opts"];
+
+/// Puts the agent into a Flink installation: copies the library to FLINK_HOME/leaderwatch, writes a configuration
+/// there, and adds the option to env.java.opts.jobmanager and env.java.opts.taskmanager in Flink's own configuration.
+/// Shows the change first; doing it twice changes nothing.
+#[derive(Args)]
+#[group(skip)]
+pub struct InstallArgs {
+    /// The folder of Flink that holds bin, conf and lib
+    flink_home: PathBuf,
+    /// Take the agent out again: Flink's configuration becomes what it was, byte for byte
+    #[arg(long, conflicts_with_all = ["config", "library"])]
+    undo: bool,
+    /// Only show what would be changed
+    #[arg(long)]
+    dry_run: bool,
+    /// The agent's configuration; else an example is written, which logs and tells nobody yet
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The library; else the one beside this command
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub fn run(args: &InstallArgs) -> ExitCode {
+    let done = if args.undo { undo(args) } else { install(args) };
+    match done {
+        Ok(text) => {
+            // Whoever reads it may have seen enough.
+            let _ = io::stdout().lock().write_all(text.as_bytes());
+            Verdict::Done.into()
+        }
+        Err(Refusal::Misuse(message)) => complain(Verdict::Misuse, message).into(),
+        Err(Refusal::Wrong(message)) => complain(Verdict::Wrong, message).into(),
+    }
+}
+
+/// Why nothing was done.
+#[derive(Debug, PartialEq, Eq)]
+enum Refusal {
+    /// Called for something that is not there.
+    Misuse(String),
+    /// What is there cannot be changed.
+    Wrong(String),
+}
+
+/// What was done to an installation.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    /// Flink's configuration file.
+    conf: PathBuf,
+    format: ConfFormat,
+    insertions: Vec<Insertion>,
+    /// The option that was added.
+    option: String,
+}
+
+/// An installation of Flink.
+struct Home {
+    /// Absolute, as the option names it.
+    folder: PathBuf,
+    conf: PathBuf,
+    format: ConfFormat,
+    version: String,
+}
+
+impl Home {
+    fn at(folder: &Path) -> Result<Self, Refusal> {
+        let folder = std::path::absolute(folder).map_err(|error| misuse(folder, &error))?;
+        if let Some((character, harm)) = first_unsafe(&folder.to_string_lossy()) {
+            return Err(Refusal::Misuse(format!(
+                "{}: `{character}` in a path {harm} in Flink's start scripts; use another path",
+                folder.display()
+            )));
+        }
+        let version = version_in(&folder.join("lib")).ok_or_else(|| {
+            Refusal::Misuse(format!("{}: no Flink here; it has no lib/flink-dist-VERSION.jar", folder.display()))
+        })?;
+        let candidates = ConfFormat::candidates(&version).iter();
+        let files = candidates.map(|(format, name)| (*format, folder.join("conf").join(name)));
+        let (format, conf) = files.into_iter().find(|(_, file)| file.is_file()).ok_or_else(|| {
+            let names: Vec<_> = ConfFormat::candidates(&version).iter().map(|(_, name)| *name).collect();
+            let folder = folder.join("conf");
+            Refusal::Misuse(format!(
+                "{}: Flink {version} reads {}, and it is not there",
+                folder.display(),
+                names.join(" or ")
+            ))
+        })?;
+        Ok(Self { folder, conf, format, version })
+    }
+
+    fn own(&self, name: &str) -> PathBuf {
+        self.folder.join("leaderwatch").join(name)
+    }
+
+    fn record(&self) -> Result<Option<Record>, Refusal> {
+        let file = self.own(RECORD);
+        match fs::read(&file) {
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map(Some)
+                .map_err(|error| Refusal::Wrong(format!("{}: {error}; take the option out by hand", file.display()))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(wrong(&file, &error)),
+        }
+    }
+}
+
+/// Flink's version by the jars in its folder `lib`.
+fn version_in(lib: &Path) -> Option<String> {
+    let jars = fs::read_dir(lib).ok()?;
+    let mut names = jars.filter_map(|jar| jar.ok()?.file_name().into_string().ok());
+    names.find_map(|name| flink_version(&name))
+}
+
+fn install(args: &InstallArgs) -> Result<String, Refusal> {
+    let home = Home::at(&args.flink_home)?;
+    let library = library(args)?;
+    let config = config(args, &home)?;
+    let option = format!("-agentpath:{}=config={}", home.own(LIBRARY).display(), config.display());
+    let before = read(&home.conf)?;
+    let mut record = home.record()?.unwrap_or_else(|| Record {
+        conf: home.conf.clone(),
+        format: home.format,
+        insertions: Vec::new(),
+        option: option.clone(),
+    });
+    let after = add_options(&home, &before, &option, &mut record)?;
+
+    let mut text = format!("Flink {} in {}\n", home.version, home.folder.display());
+    if !is_same(&library, &home.own(LIBRARY)) {
+        let _ = writeln!(text, "copy  {} to {}", library.display(), home.own(LIBRARY).display());
+    }
+    let writes_config = args.config.is_none() && !config.exists();
+    if writes_config {
+        let _ = writeln!(text, "write {}, an example", config.display());
+    }
+    text.push_str(&diff(&home.conf, &before, &after));
+    if args.dry_run {
+        return Ok(text + "Nothing is changed: this is a dry run.\n");
+    }
+    // Shown before it is done, so that it is seen also where something of it fails.
+    print(&text);
+    let folder = home.folder.join("leaderwatch");
+    fs::create_dir_all(&folder).map_err(|error| wrong(&folder, &error))?;
+    if !is_same(&library, &home.own(LIBRARY)) {
+        // By a new file: a JVM that runs goes on with the old one.
+        let bytes = fs::read(&library).map_err(|error| wrong(&library, &error))?;
+        replace(&home.own(LIBRARY), &bytes, None)?;
+    }
+    if writes_config {
+        replace(&config, quiet_example().as_bytes(), None)?;
+    }
+    if after == before {
+        return Ok("Flink's configuration names the agent already; it is left as it is.\n".to_owned());
+    }
+    // The record first: what it says too much is found missing at an undo, what it says too little would be left behind.
+    let bytes = serde_json::to_vec_pretty(&record).map_err(|error| Refusal::Wrong(error.to_string()))?;
+    replace(&home.own(RECORD), &bytes, None)?;
+    replace(&home.conf, after.as_bytes(), Some(&home.conf))?;
+    Ok(format!("Done. Name your targets in {}, then restart JobManagers and TaskManagers.\n", config.display()))
+}
+
+/// Flink's configuration with the option under both keys.
+fn add_options(home: &Home, before: &str, option: &str, record: &mut Record) -> Result<String, Refusal> {
+    let refused = |error| Refusal::Wrong(format!("{}: {error}", home.conf.display()));
+    for key in KEYS_OF_ALL {
+        // One that cannot be read on one line is not looked into.
+        if flink_edit::value_of(before, home.format, key).ok().flatten().is_some_and(|value| value.contains(LIBRARY)) {
+            return Err(Refusal::Wrong(format!(
+                "{}: the agent stands under `{key}` already, for every JVM; take it out there first",
+                home.conf.display()
+            )));
+        }
+    }
+    let mut text = before.to_owned();
+    for key in KEYS {
+        let value = flink_edit::value_of(&text, home.format, key).map_err(refused)?.unwrap_or_default();
+        if value.split_whitespace().any(|word| word == option) {
+            continue;
+        }
+        if value.contains(LIBRARY) {
+            return Err(Refusal::Wrong(format!(
+                "{}: `{key}` names the agent already, with other options; take that out first, or leave it so",
+                home.conf.display()
+            )));
+        }
+        let (edited, insertion) = flink_edit::add(&text, home.format, key, option).map_err(refused)?;
+        text = edited;
+        record.insertions.retain(|earlier| earlier.key != key);
+        record.insertions.push(insertion);
+    }
+    Ok(text)
+}
+
+fn undo(args: &InstallArgs) -> Result<String, Refusal> {
+    let home = Home::at(&args.flink_home)?;
+    let Some(record) = home.record()? else {
+        return Ok(format!("{}: nothing was installed by this command\n", home.folder.display()));
+    };
+    let before = read(&record.conf)?;
+    let mut after = before.clone();
+    for insertion in record.insertions.iter().rev() {
+        after = flink_edit::take_back(&after, record.format, insertion)
+            .map_err(|error| Refusal::Wrong(format!("{}: {error}", record.conf.display())))?;
+    }
+    let mut text = diff(&record.conf, &before, &after);
+    let config = home.own(CONFIG);
+    let is_own = fs::read(&config).is_ok_and(|bytes| bytes == quiet_example().as_bytes());
+    if !is_own && config.exists() {
+        let _ = writeln!(text, "keep  {}, which is not the example any more", config.display());
+    }
+    if args.dry_run {
+        return Ok(text + "Nothing is changed: this is a dry run.\n");
+    }
+    print(&text);
+    replace(&record.conf, after.as_bytes(), Some(&record.conf))?;
+    let own = [(LIBRARY, true), (CONFIG, is_own), (RECORD, true)];
+    for file in own.iter().filter(|(_, goes)| *goes).map(|(name, _)| home.own(name)) {
+        match fs::remove_file(&file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(wrong(&file, &error)),
+            _ => {}
+        }
+    }
+    // What else lies there is the user's.
+    let _ = fs::remove_dir(home.folder.join("leaderwatch"));
+    Ok("Done. It takes effect when JobManagers and TaskManagers start again.\n".to_owned())
+}
+
+/// The library to copy.
+fn library(args: &InstallArgs) -> Result<PathBuf, Refusal> {
+    let beside = || Some(std::env::current_exe().ok()?.with_file_name(LIBRARY));
+    let file = args.library.clone().or_else(beside).unwrap_or_else(|| PathBuf::from(LIBRARY));
+    if !file.is_file() {
+        return Err(Refusal::Misuse(format!("{}: no such library; name it by --library", file.display())));
+    }
+    Ok(file)
+}
+
+/// The configuration that the option is to name.
+fn config(args: &InstallArgs, home: &Home) -> Result<PathBuf, Refusal> {
+    let Some(file) = &args.config else { return Ok(home.own(CONFIG)) };
+    if !file.is_file() {
+        return Err(Refusal::Misuse(format!("{}: no such file", file.display())));
+    }
+    let file = std::path::absolute(file).map_err(|error| misuse(file, &error))?;
+    match first_unsafe(&file.to_string_lossy()) {
+        // It separates options.
+        None if !file.to_string_lossy().contains(',') => Ok(file),
+        _ => Err(Refusal::Misuse(format!(
+            "{}: its path does not survive Flink's start scripts; use letters, digits and / . _ - only",
+            file.display()
+        ))),
+    }
+}
+
+/// The example with its one target out of effect: an agent that is just installed tells nobody.
+fn quiet_example() -> String {
+    let is_table = |line: &str| line.starts_with('[') && !line.starts_with("[[");
+    let quiet = |line: &str| if line.is_empty() || line.starts_with('#') || is_table(line) { "" } else { "#" };
+    example().lines().fold(String::new(), |text, line| text + quiet(line) + line + "\n")
+}
+
+/// What changes between two texts of which one has a few lines more or longer ones, with their numbers.
+fn diff(file: &Path, before: &str, after: &str) -> String {
+    if before == after {
+        return String::new();
+    }
+    let mut text = format!("change {}\n", file.display());
+    let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
+    let (mut at_old, mut at_new) = (0, 0);
+    let (most, least) = if new.len() >= old.len() { (&new, &old) } else { (&old, &new) };
+    let mut spare = most.len() - least.len();
+    while at_old < old.len() || at_new < new.len() {
+        let (line_old, line_new) = (old.get(at_old), new.get(at_new));
+        if line_old == line_new {
+            (at_old, at_new) = (at_old + 1, at_new + 1);
+            continue;
+        }
+        let is_replaced =
+            line_old.zip(line_new).is_some_and(|(a, b)| a.starts_with(b) || b.starts_with(a) || spare == 0);
+        if is_replaced || new.len() < old.len() {
+            let _ = writeln!(text, "{:>5} - {}", at_old + 1, line_old.unwrap_or(&""));
+            at_old += 1;
+        }
+        if is_replaced || new.len() >= old.len() {
+            let _ = writeln!(text, "{:>5} + {}", at_new + 1, line_new.unwrap_or(&""));
+            at_new += 1;
+        }
+        if !is_replaced {
+            spare = spare.saturating_sub(1);
+        }
+    }
+    text
+}
+
+fn print(text: &str) {
+    let mut out = io::stdout().lock();
+    // Whoever reads it may have seen enough; what was called for is done all the same.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    matches!((fs::read(one), fs::read(other)), (Ok(one), Ok(other)) if one == other)
+}
+
+fn read(file: &Path) -> Result<String, Refusal> {
+    fs::read_to_string(file).map_err(|error| wrong(file, &error))
+}
+
+/// Writes a file anew, whole or not at all; with mode and owner of another, where one is to be its model. A link is
+/// followed.
+fn replace(file: &Path, bytes: &[u8], model: Option<&Path>) -> Result<(), Refusal> {
+    let target = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    let partial = target.with_extension(format!("leaderwatch-{}", std::process::id()));
+    let write = || -> io::Result<()> {
+        let mut out = fs::File::create(&partial)?;
+        out.write_all(bytes)?;
+        out.sync_all()?;
+        if let Some(model) = model {
+            use std::os::unix::fs::{MetadataExt as _, chown};
+            let model = fs::metadata(model)?;
+            chown(&partial, Some(model.uid()), Some(model.gid()))?;
+            fs::set_permissions(&partial, model.permissions())?;
+        }
+        fs::rename(&partial, &target)
+    };
+    write().map_err(|error| {
+        let _ = fs::remove_file(&partial);
+        wrong(&target, &error)
+    })
+}
+
+fn misuse(file: &Path, error: &io::Error) -> Refusal {
+    Refusal::Misuse(format!("{}: {error}", file.display()))
+}
+
+fn wrong(file: &Path, error: &io::Error) -> Refusal {
+    Refusal::Wrong(format!("{}: {error}; check that you may write there", file.display()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A Flink home with that configuration, and a library to install.
+    fn home(version: &str, name: &str, conf: &str) -> TempDir {
+        let home = tempfile::tempdir().unwrap();
+        for folder in ["lib", "conf"] {
+            fs::create_dir(home.path().join(folder)).unwrap();
+        }
+        fs::write(home.path().join(format!("lib/flink-dist-{version}.jar")), "").unwrap();
+        fs::write(home.path().join("conf").join(name), conf).unwrap();
+        fs::write(home.path().join("library.so"), "library").unwrap();
+        home
+    }
+
+    fn args(home: &TempDir) -> InstallArgs {
+        InstallArgs {
+            flink_home: home.path().to_owned(),
+            undo: false,
+            dry_run: false,
+            config: None,
+            library: Some(home.path().join("library.so")),
+        }
+    }
+
+    fn conf(home: &TempDir, name: &str) -> String {
+        fs::read_to_string(home.path().join("conf").join(name)).unwrap()
+    }
+
+    #[test]
+    fn installing_twice_is_once_and_undoing_leaves_nothing() {
+        for (version, name, before) in [
+            ("1.14.6", "flink-conf.yaml", "a: b\nenv.java.opts.jobmanager: -Dx=y\n"),
+            ("2.3.0", "config.yaml", "a:\n  b: c\n"),
+        ] {
+            let home = home(version, name, before);
+            install(&args(&home)).unwrap();
+            let once = conf(&home, name);
+            assert_eq!(once.matches(LIBRARY).count(), 2, "{once}");
+            assert!(install(&args(&home)).unwrap().contains("already"));
+            assert_eq!(conf(&home, name), once);
+            undo(&InstallArgs { undo: true, ..args(&home) }).unwrap();
+            assert_eq!(conf(&home, name), before);
+            assert!(!home.path().join("leaderwatch").exists());
+            assert!(undo(&InstallArgs { undo: true, ..args(&home) }).unwrap().contains("nothing was installed"));
+        }
+    }
+
+    #[test]
+    fn a_dry_run_shows_the_change_and_makes_none() {
+        let home = home("1.14.6", "flink-conf.yaml", "a: b\nenv.java.opts.jobmanager: -Dx=y\nc: d\n");
+        let shown = install(&InstallArgs { dry_run: true, ..args(&home) }).unwrap();
+        let option =
+            format!("-agentpath:{0}/leaderwatch/{LIBRARY}=config={0}/leaderwatch/{CONFIG}", home.path().display());
+        for line in [
+            "    2 - env.java.opts.jobmanager: -Dx=y".to_owned(),
+            format!("    2 + env.java.opts.jobmanager: -Dx=y {option}"),
+            format!("    4 + env.java.opts.taskmanager: {option}"),
+        ] {
+            assert!(shown.lines().any(|shown| shown == line), "{line}\nis not in\n{shown}");
+        }
+        assert_eq!(shown.lines().filter(|line| line.contains(" - ") || line.contains(" + ")).count(), 3, "{shown}");
+        assert_eq!(conf(&home, "flink-conf.yaml").matches(LIBRARY).count(), 0);
+        assert!(!home.path().join("leaderwatch").exists());
+    }
+
+    #[test]
+    fn what_the_user_changed_since_is_kept() {
+        let home = home("2.3.0", "config.yaml", "a: b\n");
+        install(&args(&home)).unwrap();
+        let file = home.path().join("conf/config.yaml");
+        fs::write(&file, conf(&home, "config.yaml") + "c: d\n").unwrap();
+        fs::write(home.path().join("leaderwatch").join(CONFIG), "cluster = 'mine'\n").unwrap();
+        assert!(install(&args(&home)).unwrap().contains("already"));
+        undo(&InstallArgs { undo: true, ..args(&home) }).unwrap();
+        assert_eq!(conf(&home, "config.yaml"), "a: b\nc: d\n");
+        assert!(home.path().join("leaderwatch").join(CONFIG).is_file());
+        assert!(!home.path().join("leaderwatch").join(LIBRARY).exists());
+    }
+
+    #[test]
+    fn an_agent_that_stands_there_by_hand_is_not_doubled() {
+        for key in ["env.java.opts.all", "env.java.opts", "env.java.opts.taskmanager"] {
+            let before = format!("{key}: -agentpath:/x/{LIBRARY}=cluster=a\n");
+            let home = home("1.20.5", "config.yaml", &before);
+            let refusal = install(&args(&home)).unwrap_err();
+            assert!(matches!(&refusal, Refusal::Wrong(why) if why.contains(key)), "{refusal:?}");
+            assert_eq!(conf(&home, "config.yaml"), before);
+        }
+    }
+
+    #[test]
+    fn what_is_no_flink_or_has_no_library_is_refused() {
+        let empty = tempfile::tempdir().unwrap();
+        let elsewhere = InstallArgs { flink_home: empty.path().to_owned(), ..args(&empty) };
+        assert!(matches!(install(&elsewhere), Err(Refusal::Misuse(why)) if why.contains("no Flink here")));
+        let home = home("2.3.0", "flink-conf.yaml", "a: b\n");
+        assert!(matches!(install(&args(&home)), Err(Refusal::Misuse(why)) if why.contains("reads config.yaml")));
+        let no_library = InstallArgs { library: Some(empty.path().join("none.so")), ..args(&home) };
+        fs::write(home.path().join("conf/config.yaml"), "").unwrap();
+        assert!(matches!(install(&no_library), Err(Refusal::Misuse(why)) if why.contains("--library")));
+    }
+
+    #[test]
+    fn the_configuration_that_is_named_is_the_one_in_the_option() {
+        let home = home("1.20.5", "config.yaml", "a: b\n");
+        let own = home.path().join("own.toml");
+        fs::write(&own, "").unwrap();
+        install(&InstallArgs { config: Some(own.clone()), ..args(&home) }).unwrap();
+        assert_eq!(conf(&home, "config.yaml").matches(&format!("=config={}", own.display())).count(), 2);
+        assert!(!home.path().join("leaderwatch").join(CONFIG).exists());
+    }
+
+    /// A file that only its owner may read stays so, and a link stays a link.
+    #[test]
+    fn the_file_keeps_its_mode_and_its_link() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        let home = home("2.3.0", "real.yaml", "a: b\n");
+        let (real, link) = (home.path().join("conf/real.yaml"), home.path().join("conf/config.yaml"));
+        symlink("real.yaml", &link).unwrap();
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o600)).unwrap();
+        install(&args(&home)).unwrap();
+        assert!(link.is_symlink());
+        assert!(conf(&home, "real.yaml").contains(LIBRARY));
+        assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn the_example_that_is_written_tells_nobody() {
+        use leaderwatch_agent::config::{MailDefaults, SystemEnvironment, parse_file};
+        let text = quiet_example();
+        let (settings, problems) =
+            parse_file(&text, Path::new("lw.toml"), &MailDefaults::default(), &SystemEnvironment);
+        assert_eq!((settings.targets.len(), problems.len()), (0, 0), "{problems:?}");
+    }
+}
