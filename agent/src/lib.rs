@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod alert;
+pub mod attach;
 pub mod clock;
 pub mod config;
 pub mod delivery;

@@ -2,11 +2,13 @@
 
 use std::process::ExitCode;
 
+pub mod attach;
 pub mod check;
 pub mod log;
 pub mod pause;
 mod people;
 pub mod report;
+pub mod shell;
 pub mod status;
 pub mod test;
 mod when;

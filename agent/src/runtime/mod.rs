@@ -16,6 +16,7 @@ mod metrics;
 mod standard_error;
 mod status;
 
+use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ pub use self::hook_states::{HookState, HookStates};
 
 use self::disk::{Answer, Disk, DiskQueue, DiskSettings, DiskTasks, Task, Writing};
 use self::dispatcher::{Dispatcher, LONGEST_STOP, ReportToDisk, Said, Wanting};
-use self::status::{Losses, StatusSettings};
+use self::status::{LatestStatus, Losses, StatusSettings};
 use crate::alert::{AlertSettings, Alerts, OwnTexts, Pauses, Texts};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{self, Settings, SystemEnvironment};
@@ -55,6 +56,7 @@ pub struct Agent {
     clock: Arc<dyn Clock>,
     stop: Sender<Sender<()>>,
     stopped: AtomicBool,
+    status: LatestStatus,
 }
 
 /// Starts the agent: its threads read the configuration and do the rest. Never fails and never waits; where no thread can
@@ -65,9 +67,19 @@ pub fn start(facts: JvmFacts, role: Role, options: String, hooks: Arc<HookStates
     let (board, changes) = Board::new();
     let board = Arc::new(board);
     let (stop, stop_asked) = bounded(1);
-    let setup = Setup { facts, role, options, hooks, board: Arc::clone(&board), changes, clock: Arc::clone(&clock) };
+    let status = LatestStatus::default();
+    let setup = Setup {
+        facts,
+        role,
+        options,
+        hooks,
+        board: Arc::clone(&board),
+        changes,
+        clock: Arc::clone(&clock),
+        status: Arc::clone(&status),
+    };
     spawn("lw-dispatch", move || setup.run(&stop_asked));
-    Agent { board, clock, stop, stopped: AtomicBool::new(false) }
+    Agent { board, clock, stop, stopped: AtomicBool::new(false), status }
 }
 
 impl Agent {
@@ -100,6 +112,17 @@ impl Agent {
         self.announce(seat, Announcement::Revoked);
     }
 
+    /// Somebody asks for a thread dump: says on standard output how the agent does, as of at most ten seconds ago.
+    pub fn print_status(&self) {
+        let status = self.status.load();
+        let text = match status.as_deref().map(serde_json::to_string_pretty) {
+            Some(Ok(text)) => text,
+            Some(Err(_)) | None => "not known yet".to_owned(),
+        };
+        // Standard output may be closed.
+        let _ = writeln!(std::io::stdout().lock(), "Leaderwatch status: {text}");
+    }
+
     fn announce(&self, seat: SeatKey, announcement: Announcement) {
         if !self.stopped.load(Ordering::Acquire) {
             self.board.observe(&Observation { seat, announcement, at: self.clock.now() });
@@ -129,6 +152,7 @@ struct Setup {
     board: Arc<Board>,
     changes: Changes,
     clock: Arc<dyn Clock>,
+    status: LatestStatus,
 }
 
 impl Setup {
@@ -229,6 +253,7 @@ impl Setup {
                 observer: settings.observer.clone(),
                 hooks: Arc::clone(&self.hooks),
                 losses,
+                latest: Arc::clone(&self.status),
             },
         };
         spawn("lw-disk", move || Disk::open(disk_settings, answers, sender).run(tasks));
