@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod alert;
+pub mod attach;
 #[cfg(not(feature = "loom-model"))]
 pub mod claim;
 pub mod clock;

@@ -5,7 +5,7 @@ mod cli;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Tells people when the leadership of a Flink JobManager moves: reads its log, checks it, tries it out.
 #[derive(Parser)]
@@ -18,9 +18,12 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Attach(cli::attach::AttachArgs),
     Check(cli::check::CheckArgs),
+    Completions(cli::shell::CompletionsArgs),
     Install(cli::install::InstallArgs),
     Log(cli::log::LogArgs),
+    Man(cli::shell::ManArgs),
     Pause(cli::pause::PauseArgs),
     Report(cli::report::ReportArgs),
     Status(cli::status::StatusArgs),
@@ -29,9 +32,12 @@ enum Command {
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
+        Command::Attach(args) => cli::attach::run(&args),
         Command::Check(args) => cli::check::run(&args),
+        Command::Completions(args) => cli::shell::completions(&args, Arguments::command()),
         Command::Install(args) => cli::install::run(&args),
         Command::Log(args) => cli::log::run(&args),
+        Command::Man(args) => cli::shell::man(&args, Arguments::command()),
         Command::Pause(args) => cli::pause::run(&args),
         Command::Report(args) => cli::report::run(&args),
         Command::Status(args) => cli::status::run(&args),

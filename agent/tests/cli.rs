@@ -156,3 +156,34 @@ fn report_escapes_what_the_log_says() {
     assert!(!page.contains("<img") && !page.contains("<b>alert") && !page.contains("<script>alert"));
     assert_eq!(page.matches("</script>").count(), 2);
 }
+
+#[test]
+fn shells_and_man_know_every_subcommand() {
+    let subcommands = ["attach", "check", "log", "pause", "report", "status", "test"];
+    for arguments in [&["completions", "bash"][..], &["completions", "zsh"], &["completions", "fish"], &["man"]] {
+        let text = tell(arguments);
+        assert!(text.starts_with("exit status 0"), "{arguments:?}");
+        for subcommand in subcommands {
+            assert!(text.contains(subcommand), "{arguments:?} {subcommand}");
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    tell(&["man", "--output", folder.path().to_str().unwrap()]);
+    for subcommand in subcommands {
+        let page = fs::read_to_string(folder.path().join(format!("leaderwatch-{subcommand}.1"))).unwrap();
+        assert!(page.contains(".SH OPTIONS"), "{subcommand}");
+    }
+}
+
+/// SIGQUIT would end the process.
+#[test]
+fn attach_leaves_a_process_that_is_no_jvm_alone() {
+    let mut sleeper = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
+    let pid = sleeper.id().to_string();
+    let told = tell(&["attach", &pid]);
+    assert!(told.starts_with("exit status 1") && told.contains("is no JVM; nothing was done to it"), "{told}");
+    assert!(sleeper.try_wait().unwrap().is_none());
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    assert!(tell(&["attach", "0"]).starts_with("exit status 2"));
+}

@@ -1,7 +1,7 @@
 //! What happens when the agent is loaded, when the JVM is up, when somebody attaches it, and when the JVM ends.
 //!
-//! Load: in a JVM that is no Flink server process nothing at all is done. Else nothing but VMInit and VMDeath is asked
-//! for. VMInit: bridge, agent, class hooks, in this order: a spliced call must find the bridge, and a call must find the
+//! Load: in a JVM that is no Flink server process nothing at all is done. Else nothing but VMInit, VMDeath and
+//! DataDumpRequest (`kill -3`) is asked for. VMInit: bridge, agent, class hooks, in this order: a spliced call must find the bridge, and a call must find the
 //! agent. An attach does the same at once.
 
 use std::ffi::{CStr, c_char};
@@ -58,7 +58,7 @@ pub unsafe fn on_load(vm: *mut JavaVM, options: *const c_char) {
     let Some(jvmti) = (unsafe { load(vm, options) }) else {
         return;
     };
-    let events = [JvmtiEvent::VM_INIT, JvmtiEvent::VM_DEATH];
+    let events = [JvmtiEvent::VM_INIT, JvmtiEvent::VM_DEATH, JvmtiEvent::DATA_DUMP_REQUEST];
     if let Err(failure) = listen(jvmti, &events) {
         complain(&format!("does nothing: {failure}"));
         jvmti.dispose();
@@ -86,7 +86,7 @@ pub unsafe fn on_attach(vm: *mut JavaVM, options: *const c_char) -> jint {
         complain("does nothing: the JVM is not up");
         return JNI_ERR;
     }
-    if let Err(failure) = listen(jvmti, &[JvmtiEvent::VM_DEATH]) {
+    if let Err(failure) = listen(jvmti, &[JvmtiEvent::VM_DEATH, JvmtiEvent::DATA_DUMP_REQUEST]) {
         complain(&format!("does nothing: {failure}"));
         return JNI_ERR;
     }
@@ -123,6 +123,7 @@ fn listen(jvmti: Jvmti, events: &[JvmtiEvent]) -> Result<(), Failure> {
     let callbacks = JvmtiEventCallbacks {
         VMInit: Some(vm_init),
         VMDeath: Some(vm_death),
+        DataDumpRequest: Some(data_dump_request),
         ClassFileLoadHook: Some(transform::class_file_load_hook),
         ..JvmtiEventCallbacks::none()
     };
@@ -145,6 +146,15 @@ unsafe extern "system" fn vm_death(_jvmti: *mut JvmtiEnv, _jni: *mut JNIEnv) {
     crate::guarded(|| {
         if let Some(agent) = agent() {
             agent.stop();
+        }
+    });
+}
+
+/// `kill -3`, on the JVM's thread for signals, after the thread dump.
+unsafe extern "system" fn data_dump_request(_jvmti: *mut JvmtiEnv) {
+    crate::guarded(|| {
+        if let Some(agent) = agent() {
+            agent.print_status();
         }
     });
 }

@@ -2,12 +2,14 @@
 
 use std::process::ExitCode;
 
+pub mod attach;
 pub mod check;
 pub mod install;
 pub mod log;
 pub mod pause;
 mod people;
 pub mod report;
+pub mod shell;
 pub mod status;
 pub mod test;
 mod when;

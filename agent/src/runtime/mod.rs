@@ -18,6 +18,7 @@ mod metrics;
 mod standard_error;
 mod status;
 
+use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ pub use self::hook_states::{HookState, HookStates};
 use self::configuration::Configuration;
 use self::disk::{Answer, Disk, DiskQueue, DiskSettings, DiskTasks, Task, Writing, complain};
 use self::dispatcher::{Dispatcher, LONGEST_STOP, ReportToDisk, Said};
-use self::status::{Losses, StatusSettings};
+use self::status::{LatestStatus, Losses, StatusSettings};
 use crate::alert::{Alerts, Pauses};
 use crate::claim::ClaimGate;
 use crate::clock::{Clock, SystemClock};
@@ -58,6 +59,7 @@ pub struct Agent {
     clock: Arc<dyn Clock>,
     stop: Sender<Sender<()>>,
     stopped: AtomicBool,
+    status: LatestStatus,
 }
 
 /// Starts the agent: its threads read the configuration and do the rest. Never fails and never waits; where no thread can
@@ -68,9 +70,19 @@ pub fn start(facts: JvmFacts, role: Role, options: String, hooks: Arc<HookStates
     let (board, changes) = Board::new();
     let board = Arc::new(board);
     let (stop, stop_asked) = bounded(1);
-    let setup = Setup { facts, role, options, hooks, board: Arc::clone(&board), changes, clock: Arc::clone(&clock) };
+    let status = LatestStatus::default();
+    let setup = Setup {
+        facts,
+        role,
+        options,
+        hooks,
+        board: Arc::clone(&board),
+        changes,
+        clock: Arc::clone(&clock),
+        status: Arc::clone(&status),
+    };
     spawn("lw-dispatch", move || setup.run(&stop_asked));
-    Agent { board, clock, stop, stopped: AtomicBool::new(false) }
+    Agent { board, clock, stop, stopped: AtomicBool::new(false), status }
 }
 
 impl Agent {
@@ -103,6 +115,17 @@ impl Agent {
         self.announce(seat, Announcement::Revoked);
     }
 
+    /// Somebody asks for a thread dump: says on standard output how the agent does, as of at most ten seconds ago.
+    pub fn print_status(&self) {
+        let status = self.status.load();
+        let text = match status.as_deref().map(serde_json::to_string_pretty) {
+            Some(Ok(text)) => text,
+            Some(Err(_)) | None => "not known yet".to_owned(),
+        };
+        // Standard output may be closed.
+        let _ = writeln!(std::io::stdout().lock(), "Leaderwatch status: {text}");
+    }
+
     fn announce(&self, seat: SeatKey, announcement: Announcement) {
         if !self.stopped.load(Ordering::Acquire) {
             self.board.observe(&Observation { seat, announcement, at: self.clock.now() });
@@ -132,11 +155,12 @@ struct Setup {
     board: Arc<Board>,
     changes: Changes,
     clock: Arc<dyn Clock>,
+    status: LatestStatus,
 }
 
 impl Setup {
     fn run(self, stop: &Receiver<Sender<()>>) {
-        let Setup { facts, role, options, hooks, board, changes, clock } = self;
+        let Setup { facts, role, options, hooks, board, changes, clock, status } = self;
         let (configuration, configured) = Configuration::read(facts, role, options, Arc::clone(&clock));
         let (disk, tasks) = DiskQueue::new();
         let record = |event: Event| {
@@ -154,8 +178,8 @@ impl Setup {
         let mut sender_settings = SenderSettings::new(Arc::clone(&clock));
         sender_settings.max_age = configuration.settings().alert.max_age;
         let gate = claims::gate(configuration.settings(), &SystemEnvironment, &clock, &report);
-        let losses = Arc::clone(disk.losses());
-        start_disk(configuration, tasks, losses, Arc::clone(&hooks), answers_in, sender.clone(), Arc::clone(&clock));
+        let status = status_settings(configuration.settings(), &hooks, disk.losses(), status);
+        start_disk(configuration, tasks, status, answers_in, sender.clone(), Arc::clone(&clock));
         let (routes, way_in) = (configured.routes, sender.clone());
         let sender_ended = start_sender(routes, sender_settings, gate, report, (way_in, commands));
         let dispatcher = Dispatcher {
@@ -193,33 +217,45 @@ fn started(configuration: &Configuration, role: Role, hooks: &HookStates, routes
 fn start_disk(
     configuration: Configuration,
     tasks: DiskTasks,
-    losses: Arc<Losses>,
-    hooks: Arc<HookStates>,
+    status: StatusSettings,
     answers: Sender<Answer>,
     sender: mpsc::Sender<Command>,
     clock: Arc<dyn Clock>,
 ) {
     let settings = configuration.settings();
-    let state = settings.state.clone().unwrap_or_else(|| std::env::temp_dir().join("leaderwatch"));
     let disk_settings = DiskSettings {
         log: log_paths(settings, configuration.facts()),
-        state: state.clone(),
+        state: state_folder(settings),
         writing: Writing {
             cluster: settings.cluster.clone(),
             host: settings.observer.host.clone(),
             pid: settings.observer.pid,
         },
         clock,
-        status: StatusSettings {
-            state,
-            metrics_file: settings.metrics_file.clone(),
-            cluster: settings.cluster.clone(),
-            observer: settings.observer.clone(),
-            hooks,
-            losses,
-        },
+        status,
     };
     spawn("lw-disk", move || Disk::open(disk_settings, configuration, answers, sender).run(tasks));
+}
+
+fn status_settings(
+    settings: &Settings,
+    hooks: &Arc<HookStates>,
+    losses: &Arc<Losses>,
+    latest: LatestStatus,
+) -> StatusSettings {
+    StatusSettings {
+        state: state_folder(settings),
+        metrics_file: settings.metrics_file.clone(),
+        cluster: settings.cluster.clone(),
+        observer: settings.observer.clone(),
+        hooks: Arc::clone(hooks),
+        losses: Arc::clone(losses),
+        latest,
+    }
+}
+
+fn state_folder(settings: &Settings) -> PathBuf {
+    settings.state.clone().unwrap_or_else(|| std::env::temp_dir().join("leaderwatch"))
 }
 
 fn log_paths(settings: &Settings, facts: &JvmFacts) -> Vec<PathBuf> {

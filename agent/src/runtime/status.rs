@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use arc_swap::ArcSwapOption;
 use jiff::Timestamp;
 
 use super::hook_states::HookStates;
@@ -51,6 +52,9 @@ impl Losses {
     }
 }
 
+/// The status as it was written last, for whoever asks in between.
+pub type LatestStatus = Arc<ArcSwapOption<Status>>;
+
 /// What the status is about.
 pub struct StatusSettings {
     /// Folder of this user, namespace and cluster.
@@ -65,6 +69,8 @@ pub struct StatusSettings {
     pub hooks: Arc<HookStates>,
     /// What is lost.
     pub losses: Arc<Losses>,
+    /// Where the status is left for others.
+    pub latest: LatestStatus,
 }
 
 /// What the disk thread knows at the moment of a write.
@@ -160,6 +166,7 @@ impl Account {
             let text = self.metrics.text(&status, &Gauges::of(&status, now.wall));
             failed.extend(file.write(&text).err().map(|error| problem("metrics_file", file.path(), &error)));
         }
+        self.settings.latest.store(Some(Arc::new(status)));
         let known = std::mem::replace(&mut self.failing, failed.iter().map(|problem| problem.what.clone()).collect());
         failed.retain(|problem| !known.contains(&problem.what));
         failed
@@ -289,6 +296,7 @@ mod tests {
                 observer,
                 hooks,
                 losses: Arc::clone(&losses),
+                latest: LatestStatus::default(),
             };
             let account = Account::new(settings, clock.now());
             Play { folder, clock, account, losses }
@@ -304,7 +312,9 @@ mod tests {
 
         fn written(&mut self, disk: &DiskFacts) -> Status {
             assert_eq!(self.account.write(disk, self.clock.now()), []);
-            serde_json::from_slice(&fs::read(self.file()).unwrap()).unwrap()
+            let status = serde_json::from_slice(&fs::read(self.file()).unwrap()).unwrap();
+            assert_eq!(self.account.settings.latest.load().as_deref(), Some(&status));
+            status
         }
     }
 

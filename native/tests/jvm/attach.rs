@@ -4,6 +4,8 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use leaderwatch_agent::attach::{Attached, Refusal, attach};
+
 use crate::support::*;
 
 /// A JVM that waits for a line on its standard input.
@@ -15,7 +17,11 @@ struct Waiting {
 
 impl Waiting {
     fn start(jdk: &Path, classes: &Path, main_class: &str, steps: &[&str]) -> Self {
-        let mut jvm = java(jdk)
+        Self::start_with(&mut java(jdk), classes, main_class, steps)
+    }
+
+    fn start_with(java: &mut Command, classes: &Path, main_class: &str, steps: &[&str]) -> Self {
+        let mut jvm = java
             .arg("-cp")
             .arg(classes)
             .arg(main_class)
@@ -43,6 +49,13 @@ impl Waiting {
             .output()
             .unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn read_until(mut self, text: &str) -> Self {
+        while !self.read.contains(text) {
+            assert_ne!(self.stdout.read_line(&mut self.read).unwrap(), 0, "{}", self.read);
+        }
+        self
     }
 
     fn go_on(mut self) -> Run {
@@ -103,5 +116,60 @@ fn an_attach_to_another_program_is_refused_and_changes_nothing() {
         run.assert_sound();
         assert!(run.stderr.contains("does nothing: this is no Flink JobManager or TaskManager"), "{}", run.stderr);
         assert!(scratch.is_empty());
+    }
+}
+
+/// `leaderwatch attach`, which needs no JDK.
+#[test]
+fn our_own_client_loads_the_agent_once() {
+    for jdk in jdks() {
+        let (first, second) = (Scratch::new("own_attach", jdk), Scratch::new("own_second_attach", jdk));
+        let waiting = Waiting::start(jdk, &fakes(), TASK_MANAGER, &["leader", "await-line", "leader"]);
+        assert_eq!(attach(waiting.jvm.id(), &agent(), &first.options()).unwrap(), Attached::Loaded);
+        assert_eq!(attach(waiting.jvm.id(), &agent(), &second.options()).unwrap(), Attached::Already);
+        wait_for_status(&first);
+        run_to_end(Command::new("kill").args(["-3", &waiting.jvm.id().to_string()]));
+        let waiting = waiting.read_until("Leaderwatch status: {");
+        let run = waiting.go_on();
+        run.assert_sound();
+        assert_eq!(first.leaders().len(), 1, "{run:?}");
+        assert!(second.is_empty());
+        assert_eq!(run.stdout.matches("Full thread dump").count(), 1, "{run:?}");
+        assert!(run.stdout.contains("\"cluster\": \"test\""), "{run:?}");
+    }
+}
+
+/// Until the agent has written its status first.
+fn wait_for_status(scratch: &Scratch) {
+    let begun = std::time::Instant::now();
+    while !scratch.has_status() {
+        assert!(begun.elapsed().as_secs() < 30, "no status");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn our_own_client_leaves_alone_what_it_must_not_touch() {
+    for jdk in jdks() {
+        let scratch = Scratch::new("own_attach_refused", jdk);
+        let steps: &[&str] = &["await-line", "leader"];
+        let refused = |waiting: Waiting, library: &Path| {
+            let refusal = attach(waiting.jvm.id(), library, &scratch.options()).unwrap_err();
+            let run = waiting.go_on();
+            run.assert_sound();
+            assert!(!run.stdout.contains("Full thread dump") && scratch.is_empty(), "{run:?}");
+            refusal
+        };
+        let other = Waiting::start(jdk, &tools(), "Other", &["await-line"]);
+        assert!(matches!(refused(other, &agent()), Refusal::NoFlink));
+        let deaf = Waiting::start_with(java(jdk).arg("-Xrs"), &fakes(), TASK_MANAGER, steps);
+        assert!(matches!(refused(deaf, &agent()), Refusal::QuitNotCaught));
+        let missing = Waiting::start(jdk, &fakes(), TASK_MANAGER, steps);
+        assert!(matches!(refused(missing, Path::new("/absent/libleaderwatch.so")), Refusal::NoLibrary { .. }));
+        // Where `/proc` does not show the option, the JVM itself refuses.
+        let option = "-XX:-EnableDynamicAgentLoading";
+        let closed = Waiting::start_with(java(jdk).env("JDK_JAVA_OPTIONS", option), &fakes(), TASK_MANAGER, steps);
+        let refusal = refused(closed, &agent()).to_string();
+        assert!(refusal.contains("ynamic agent loading"), "{refusal}");
     }
 }

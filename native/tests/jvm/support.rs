@@ -79,6 +79,13 @@ impl Scratch {
         std::fs::read_dir(&self.0).unwrap().next().is_none()
     }
 
+    /// Whether the agent has written its status.
+    pub fn has_status(&self) -> bool {
+        let folder = |path: PathBuf| std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+        let clusters = folder(self.0.join("state"));
+        clusters.flat_map(|cluster| folder(cluster.join("agents"))).any(|agent| agent.join("status.json").is_file())
+    }
+
     /// The records of the alert log; none where there is no log.
     pub fn records(&self) -> Vec<Value> {
         let log = std::fs::read_to_string(self.0.join("alert.log")).unwrap_or_default();
