@@ -2,6 +2,8 @@
 //! message sums it up.
 //!
 //! - `failover`, `no_leader` and `flapping` are kept back. What was told before the pause goes on being told.
+//! - An election gathers its members before it is told; one of the last seconds of a pause is kept back, too, and the
+//!   summary waits for it.
 //! - What ends something that was kept back is kept back, too, also after the pause.
 //! - A `no_leader` that still holds at the end is told then: the pause is over, and nobody leads.
 //! - What was kept back is on disk, so that the next process sums it up where this one dies.
@@ -28,6 +30,8 @@ const KEY: &str = "pause.";
 const LISTED: usize = 30;
 /// How many alerts of one pause are kept; the rest is counted.
 const MOST_KEPT: usize = 256;
+/// How long an election may wait for the ResourceManager's, beyond `group_wait`.
+const LONGEST_ELECTION: Duration = Duration::from_secs(10);
 
 /// The pause that is, if there is one, and what was kept back.
 #[derive(Debug)]
@@ -64,7 +68,10 @@ impl Pauses {
     pub fn set(&mut self, pause: Option<Pause>, now: Moment) {
         match (pause, &mut self.current) {
             (None, None) => {}
-            (None, Some(current)) => current.ends_at = now.monotonic,
+            (None, Some(current)) => {
+                current.ends_at = current.ends_at.min(now.monotonic);
+                current.pause.until = current.pause.until.min(now.wall);
+            }
             (Some(pause), None) if pause.remaining(now.wall).is_zero() => {}
             (Some(pause), None) => self.current = Some(Current::new(pause, now)),
             (Some(pause), Some(current)) => {
@@ -79,7 +86,7 @@ impl Pauses {
         let mut left = Vec::new();
         for effect in effects {
             match effect {
-                Effect::Raise { alert, saved } if self.keeps_back(alert.class, now) => {
+                Effect::Raise { alert, saved } if self.keeps_back(&alert, now) => {
                     self.keep(*alert, saved, &mut left);
                 }
                 Effect::Notify { notice, .. } if self.untold.contains(&notice.alert.id) => {
@@ -96,7 +103,8 @@ impl Pauses {
 
     /// What is to be done by now: at the end of a pause, the summary.
     pub fn due(&mut self, now: Moment) -> Vec<Effect> {
-        match self.current.take_if(|current| current.ends_at <= now.monotonic) {
+        let late = self.late();
+        match self.current.take_if(|current| current.ends_at + late <= now.monotonic) {
             Some(ended) => self.sum_up(ended, now),
             None => Vec::new(),
         }
@@ -104,7 +112,7 @@ impl Pauses {
 
     /// When [`Pauses::due`] has something to do, by the monotonic clock.
     pub fn next_due(&self) -> Option<Duration> {
-        self.current.as_ref().map(|current| current.ends_at)
+        self.current.as_ref().map(|current| current.ends_at + self.late())
     }
 
     /// Goes on with what a dead process had kept back. Returns what is something else.
@@ -119,9 +127,20 @@ impl Pauses {
         others
     }
 
-    fn keeps_back(&self, class: Class, now: Moment) -> bool {
-        let is_page = matches!(class, Class::Failover | Class::NoLeader | Class::Flapping);
-        is_page && self.current.as_ref().is_some_and(|current| now.monotonic < current.ends_at)
+    /// How long after its end an election that fell into the pause may come.
+    fn late(&self) -> Duration {
+        self.settings.group_wait + LONGEST_ELECTION
+    }
+
+    fn keeps_back(&self, alert: &Alert, now: Moment) -> bool {
+        let Some(Current { pause, ends_at, .. }) = &self.current else { return false };
+        let fell_into_it = (pause.from..pause.until).contains(&alert.occurred_at);
+        match alert.class {
+            Class::Failover | Class::Flapping => now.monotonic < *ends_at || fell_into_it,
+            // Whoever has no leader after the pause is to know it.
+            Class::NoLeader => now.monotonic < *ends_at,
+            Class::Resolved | Class::Test => false,
+        }
     }
 
     fn keep(&mut self, alert: Alert, saved: Vec<String>, left: &mut Vec<Effect>) {
@@ -210,6 +229,8 @@ mod tests {
     use crate::clock::{Clock, ManualClock};
 
     const MINUTE: Duration = Duration::from_secs(60);
+    /// By the settings for tests, `group_wait` is 2 s.
+    const LATE: Duration = Duration::from_secs(12);
 
     struct Play {
         clock: ManualClock,
@@ -288,7 +309,8 @@ mod tests {
         assert_eq!(play.filter(raise(Class::Failover, "a")), kept);
         assert_eq!(play.filter(raise(Class::Flapping, "b")).len(), 4);
         assert_eq!(play.pass(19 * MINUTE), []);
-        let end = play.pass(MINUTE);
+        assert_eq!(play.pass(MINUTE), []);
+        let end = play.pass(LATE);
         let summary = "Flink orders: alerts are no longer paused, 2 alerts were not sent";
         let expected =
             [format!("recorded {summary}"), format!("Digest {summary}"), "forget pause.a pause.b".to_owned()];
@@ -304,8 +326,26 @@ mod tests {
     fn a_pause_without_alerts_ends_in_silence() {
         let mut play = Play::new();
         play.pause(MINUTE);
-        assert_eq!(play.pass(MINUTE), []);
+        assert_eq!(play.pass(MINUTE + LATE), []);
         assert_eq!(play.pauses.next_due(), None);
+    }
+
+    /// An election of the last second was told when the pause was over.
+    #[test]
+    fn an_election_of_the_last_second_is_kept_back_too() {
+        let mut play = Play::new();
+        play.pause(MINUTE);
+        play.clock.advance(59 * Duration::from_secs(1));
+        let in_pause = play.clock.now().wall;
+        play.pass(3 * Duration::from_secs(1));
+        let at = |occurred_at, id| {
+            let alert = Alert { occurred_at, ..alert(Class::Failover, id) };
+            Effect::Raise { alert: Box::new(alert), saved: Vec::new() }
+        };
+        assert_eq!(play.filter(at(in_pause, "late")).len(), 4);
+        assert_eq!(play.filter(at(play.clock.now().wall, "new")), ["raise new"]);
+        assert_eq!(play.filter(raise(Class::NoLeader, "gone")), ["raise gone"]);
+        assert_eq!(play.pass(LATE).len(), 3);
     }
 
     #[test]
@@ -334,7 +374,7 @@ mod tests {
         play.filter(raise(Class::NoLeader, "gone"));
         play.filter(raise(Class::NoLeader, "back"));
         play.filter(notify(Action::Resolve, Class::Resolved, "back"));
-        let end = told(&play.pass(MINUTE));
+        let end = told(&play.pass(MINUTE + LATE));
         assert_eq!(end[0], "Raise title of gone");
         assert!(!end.iter().any(|line| line == "Raise title of back"), "{end:?}");
         assert_eq!(play.filter(notify(Action::Resolve, Class::Resolved, "gone")), ["Resolve title of gone"]);
@@ -347,15 +387,15 @@ mod tests {
         play.filter(raise(Class::Failover, "a"));
         pause.until = play.clock.now().wall;
         play.pauses.set(Some(pause), play.clock.now());
-        assert_eq!(play.due().len(), 3);
+        assert_eq!(play.pass(LATE).len(), 3);
         play.pause(MINUTE);
         play.pause(5 * MINUTE);
         play.filter(raise(Class::Failover, "b"));
         assert_eq!(play.pass(4 * MINUTE), []);
         play.pauses.set(None, play.clock.now());
-        assert_eq!(play.due().len(), 3);
+        assert_eq!(play.pass(LATE).len(), 3);
         play.pause(1_000_000 * MINUTE);
-        assert_eq!(play.pauses.next_due(), Some(play.clock.now().monotonic + crate::pause::LONGEST));
+        assert_eq!(play.pauses.next_due(), Some(play.clock.now().monotonic + crate::pause::LONGEST + LATE));
     }
 
     #[test]
@@ -371,6 +411,6 @@ mod tests {
         next.clock.advance(5 * MINUTE);
         let others = next.pauses.recover(vec![saved.unwrap(), ("open.b".into(), Value::Null)], next.clock.now());
         assert_eq!(others, [("open.b".to_owned(), Value::Null)]);
-        assert_eq!(told(&next.due())[2], "forget pause.a");
+        assert_eq!(told(&next.pass(LATE))[2], "forget pause.a");
     }
 }

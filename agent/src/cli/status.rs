@@ -166,7 +166,7 @@ fn in_words(status: &Status, wrong: &[String], now: Timestamp, zone: &TimeZone) 
     lines.push(format!("  agent    {} in a {role}{flink}, up {}", status.version, ago(status.started_at, now)));
     lines.push(format!("  log      {}", status.log.as_deref().unwrap_or("standard error")));
     for (class, state) in &status.hooks {
-        lines.push(format!("  hook     {}: {state}", class.rsplit('.').next().unwrap_or(class)));
+        lines.push(format!("  hook     {}: {state}", class.rsplit(['.', '/']).next().unwrap_or(class)));
     }
     for seat in &status.seats {
         let leader = match (&seat.leader_id, &seat.address) {
