@@ -24,6 +24,19 @@ pub enum Timeouts {
     Default,
     /// ZooKeeper session 2 s, heartbeat 5 s.
     Short,
+    /// ZooKeeper session 15 s, heartbeat 30 s: nobody is missed for being slow on a machine with other work.
+    Moderate,
+}
+
+impl Timeouts {
+    /// (ZooKeeper session, heartbeat interval, heartbeat timeout) in milliseconds; none where Flink's own hold.
+    fn in_ms(self) -> Option<(u32, u32, u32)> {
+        match self {
+            Timeouts::Default => None,
+            Timeouts::Short => Some((2000, 1000, 5000)),
+            Timeouts::Moderate => Some((15_000, 5000, 30_000)),
+        }
+    }
 }
 
 /// What all processes of a cluster share.
@@ -179,20 +192,20 @@ fn common(shared: &Shared) -> BTreeMap<String, String> {
             ],
         );
     }
-    if shared.timeouts == Timeouts::Short {
+    if let Some((session, heartbeat, heartbeat_timeout)) = shared.timeouts.in_ms() {
         // Flink 1.x takes bare milliseconds only, 2.x wants a unit.
         let ms = |count: u32| if version >= (2, 0) { format!("{count}ms") } else { count.to_string() };
         let client = |key: &str| format!("high-availability.zookeeper.client.{key}");
         set(
             &mut settings,
             &[
-                (&client("session-timeout"), &ms(2000)),
-                (&client("connection-timeout"), &ms(2000)),
+                (&client("session-timeout"), &ms(session)),
+                (&client("connection-timeout"), &ms(session)),
                 (&client("retry-wait"), &ms(500)),
                 // With the default of 3 a ZooKeeper outage of a few seconds ends Flink's processes.
                 (&client("max-retry-attempts"), "1000"),
-                ("heartbeat.interval", &ms(1000)),
-                ("heartbeat.timeout", &ms(5000)),
+                ("heartbeat.interval", &ms(heartbeat)),
+                ("heartbeat.timeout", &ms(heartbeat_timeout)),
             ],
         );
     }

@@ -57,6 +57,6 @@ fn default_timeouts_2_3() {
 /// The Flink that `$LEADERWATCH_TEST_FLINK` names.
 #[test]
 #[ignore = "scripts/versions names the Flink"]
-fn short_timeouts_of_the_named_flink() {
-    one_alert_says_what_flink_says(&std::env::var("LEADERWATCH_TEST_FLINK").unwrap(), Timeouts::Short);
+fn moderate_timeouts_of_the_named_flink() {
+    one_alert_says_what_flink_says(&std::env::var("LEADERWATCH_TEST_FLINK").unwrap(), Timeouts::Moderate);
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use leaderwatch_tests::alert_log::{self, Record};
-use leaderwatch_tests::cluster::Cluster;
+use leaderwatch_tests::cluster::{Cluster, Timeouts};
 use leaderwatch_tests::installation::Installation;
 use leaderwatch_tests::mail::{MailReceiver, Security};
 use leaderwatch_tests::oracle;
@@ -15,12 +15,13 @@ fn about<'a>(records: &'a [Record], event: &str, component: &str) -> Vec<&'a Rec
     alert_log::of(records, event).into_iter().filter(|record| record["component"] == component).collect()
 }
 
-fn the_standby_alerts(version: &str) {
+fn the_standby_alerts(version: &str, timeouts: Timeouts) {
     let installation = Installation::fetch(version).unwrap();
     let webhook = WebhookReceiver::start().unwrap();
     let mail = MailReceiver::start(Security::Plain).unwrap();
     let option = agent::telling(&webhook, &mail, &[]).unwrap();
-    let mut cluster = Cluster::builder(&installation).job_manager_java_options(&option).start().unwrap();
+    let builder = Cluster::builder(&installation).timeouts(timeouts).job_manager_java_options(&option);
+    let mut cluster = builder.start().unwrap();
     let job = cluster.submit("orders-to-invoices", 100).unwrap();
     cluster.start_standby(1).unwrap();
     assert_eq!(cluster.leader().unwrap(), 0);
@@ -75,17 +76,17 @@ fn the_standby_alerts(version: &str) {
 
 #[test]
 fn the_standby_alerts_1_14() {
-    the_standby_alerts("1.14.6");
+    the_standby_alerts("1.14.6", Timeouts::Short);
 }
 
 #[test]
 fn the_standby_alerts_2_3() {
-    the_standby_alerts("2.3.0");
+    the_standby_alerts("2.3.0", Timeouts::Short);
 }
 
 /// The Flink that `$LEADERWATCH_TEST_FLINK` names.
 #[test]
 #[ignore = "scripts/versions names the Flink"]
 fn the_standby_of_the_named_flink_alerts() {
-    the_standby_alerts(&std::env::var("LEADERWATCH_TEST_FLINK").unwrap());
+    the_standby_alerts(&std::env::var("LEADERWATCH_TEST_FLINK").unwrap(), Timeouts::Moderate);
 }
