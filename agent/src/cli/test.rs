@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use leaderwatch_agent::alert::{Class, OwnTexts, Texts, drill};
+use leaderwatch_agent::alert::{Class, Texts, drill};
 use leaderwatch_agent::clock::{Clock, SystemClock};
 use leaderwatch_agent::config::{
     Environment, Problem, Settings, SystemEnvironment, TargetSettings, Weight, load_file, parse_duration,
@@ -136,7 +136,7 @@ fn prepare(
     clock: Arc<dyn Clock>,
     number: u128,
 ) -> Drill {
-    let (texts, _) = Texts::new(settings.language, settings.time_zone.clone(), OwnTexts::default());
+    let (texts, _) = Texts::new(settings.language, settings.time_zone.clone(), settings.texts.clone());
     let circumstances = drill::Circumstances {
         cluster: settings.cluster.clone(),
         namespace: settings.namespace.clone(),
