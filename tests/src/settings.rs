@@ -212,10 +212,13 @@ fn common(shared: &Shared) -> BTreeMap<String, String> {
     settings
 }
 
-/// From 1.18 on the shipped configuration opens Java's modules; what replaces it must say the same.
+/// From 1.18 on the shipped configuration opens Java's modules; what replaces it must say the same. Flink 1.19 and 1.20
+/// ship another file than the one that is written here.
 fn shipped_java_options(installation: &Installation) -> Option<String> {
-    let text = fs::read_to_string(installation.flink_home.join("conf").join(file_name(installation))).ok()?;
-    let line = text.lines().map(str::trim).find(|line| !line.starts_with('#') && line.contains(": --add-"))?;
+    let conf = installation.flink_home.join("conf");
+    let texts = ["flink-conf.yaml", "config.yaml"].map(|name| fs::read_to_string(conf.join(name)).unwrap_or_default());
+    let mut lines = texts.iter().flat_map(|text| text.lines()).map(str::trim);
+    let line = lines.find(|line| !line.starts_with('#') && line.contains(": --add-"))?;
     Some(line.split_once(": ")?.1.to_owned())
 }
 
