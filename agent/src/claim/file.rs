@@ -6,9 +6,9 @@
 //! FOLDER/NAME/.HOST-RANDOM      being written
 //! ```
 //! A document is the newest generation in its folder. To write generation n + 1 is to link a finished file to that name,
-//! which exactly one writer can: that is the compare-and-set, without locks. Of the older ones only generation n is kept,
-//! so that a writer one behind is refused by its name; one further behind finds newer ones after its link, and takes it
-//! back. A document is deleted by a last generation that says so; after that the folder is cleared away.
+//! which exactly one writer can: that is the compare-and-set, without locks. The newest 64 are kept, so that a writer who
+//! is behind is refused by the name; one who is so far behind that the name is free again finds much newer ones after its
+//! link, and takes it back. A document is deleted by a last generation that says so; after that the folder is cleared away.
 //!
 //! A hung file system holds up one thread of the runtime's pool and no more: calls wait for each other.
 
@@ -25,6 +25,9 @@ use super::store::{Answering, Entry, Store, StoreError, Version, Written};
 
 /// Content of the last generation of a deleted document; no claim looks so.
 const GONE: &[u8] = b"deleted";
+/// How many generations are kept. Others may write some before a writer looks at what it wrote, which must not be taken
+/// for being behind.
+const KEPT: u64 = 64;
 /// How often a document is read anew that changes while it is read.
 const READS: usize = 16;
 
@@ -188,11 +191,11 @@ impl Document {
             return Ok(Written::Refused);
         }
         let generations = self.generations()?;
-        if generations.iter().any(|generation| *generation > next) {
+        if generations.iter().any(|generation| *generation >= next + KEPT) {
             let _ = fs::remove_file(self.path(next));
             return Ok(Written::Refused);
         }
-        for old in generations.into_iter().filter(|generation| *generation < last) {
+        for old in generations.into_iter().filter(|generation| generation + KEPT <= next) {
             let _ = fs::remove_file(self.path(old));
         }
         Ok(Written::Done(version_of(next, content)))
@@ -218,7 +221,9 @@ impl Document {
 
     /// Removes what a deleted document leaves. An agent that creates it anew at this moment keeps the folder.
     fn clear_away(&self, last: u64) {
-        let _ = fs::remove_file(self.path(last - 1));
+        for old in self.generations().into_iter().flatten().filter(|generation| *generation < last) {
+            let _ = fs::remove_file(self.path(old));
+        }
         let leftovers = fs::read_dir(&self.folder).into_iter().flatten().filter_map(Result::ok);
         for leftover in leftovers.filter(|entry| entry.file_name().to_string_lossy().starts_with('.')) {
             let _ = fs::remove_file(leftover.path());
