@@ -87,7 +87,9 @@ fn the_end_of_the_jvm_stops_the_agent() {
             let run = task_manager(jdk, &scratch, steps);
             assert_eq!(run.code, Some(code), "{run:?}");
             let records = scratch.records();
-            let events: Vec<_> = records.iter().map(|record| record["event"].as_str().unwrap()).collect();
+            let mut events: Vec<_> = records.iter().map(|record| record["event"].as_str().unwrap()).collect();
+            // How far Flink's classes are loaded by then is left to chance.
+            events.retain(|event| *event != "agent.hooked");
             assert_eq!(events, ["agent.started", "agent.stopped"]);
         }
     }
