@@ -55,14 +55,18 @@ fn each_alert_comes_once(version: &str) {
 /// alert that came then.
 fn kill_task_manager_after(watched: &mut Watched, event: &str, before: impl FnOnce(&mut Watched)) -> Value {
     let alerts_before = watched.webhook.delivered().len();
-    let seen = alert_log::of(&watched.records(0).unwrap(), event).len();
+    let count = |watched: &Watched, event: &str| alert_log::of(&watched.records(0).unwrap(), event).len();
+    let (seen, elected) = (count(watched, event), count(watched, "leader.elected"));
     before(watched);
     let leader = watched.kill_leader().unwrap();
+    let deadline = Instant::now() + LIMIT;
+    // Without a pause, as every millisecond counts.
     let record = loop {
         let records = watched.records(0).unwrap();
         if let Some(record) = alert_log::of(&records, event).get(seen) {
             break (*record).clone();
         }
+        assert!(Instant::now() < deadline, "no {event} came");
     };
     watched.cluster.task_managers[0].kill().unwrap();
     let at: jiff::Timestamp = record["ts"].as_str().unwrap().parse().unwrap();
@@ -74,6 +78,8 @@ fn kill_task_manager_after(watched: &mut Watched, event: &str, before: impl FnOn
     watched.cluster.start_standby(leader).unwrap();
     watched.cluster.task_managers[0].start().unwrap();
     let alerts = watched.wait_for_alerts(alerts_before + 1).unwrap();
+    // The alert comes before the new TaskManager knows any leader, and one that it does not know cannot be seen to move.
+    watched.wait_for_records(0, "leader.elected", elected + 2).unwrap();
     wait::until("the other JobManager to lead", LIMIT, || Ok((watched.cluster.leader()? != leader).then_some(())))
         .unwrap();
     alerts[alerts_before]["id"].clone()
