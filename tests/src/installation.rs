@@ -111,3 +111,22 @@ fn version_of(flink_home: &Path) -> Result<String> {
         .find_map(|jar| Some(jar.strip_prefix("flink-dist")?.strip_suffix(".jar")?.rsplit('-').next()?.to_owned()))
         .with_context(wrong)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// The jars are kept beside their sources, so that the tests need no compiler; each says of what source it is.
+    #[test]
+    fn the_jars_are_those_of_the_sources() {
+        let folder = source_root().join("tests/java");
+        for (source, jar) in [("HeartbeatJob.java", "job.jar"), ("BeforeAgent.java", "before-agent.jar")] {
+            let summed = Command::new("sha256sum").arg(folder.join(source)).output().unwrap();
+            let digest = String::from_utf8(summed.stdout).unwrap()[..64].to_owned();
+            // Stored, not compressed; a line of a manifest goes on after a line end and a blank.
+            let text = String::from_utf8_lossy(&std::fs::read(folder.join(jar)).unwrap()).replace("\r\n ", "");
+            assert!(text.contains(&digest), "{jar} is of another {source}; compile it anew by: scripts/flink jars");
+        }
+    }
+}

@@ -57,6 +57,7 @@ fn kill_task_manager_after(watched: &mut Watched, event: &str, before: impl FnOn
     let alerts_before = watched.webhook.delivered().len();
     let count = |watched: &Watched, event: &str| alert_log::of(&watched.records(0).unwrap(), event).len();
     let (seen, elected) = (count(watched, event), count(watched, "leader.elected"));
+    let raised_before = count(watched, "alert.raised");
     before(watched);
     let leader = watched.kill_leader().unwrap();
     let deadline = Instant::now() + LIMIT;
@@ -69,6 +70,10 @@ fn kill_task_manager_after(watched: &mut Watched, event: &str, before: impl FnOn
         assert!(Instant::now() < deadline, "no {event} came");
     };
     watched.cluster.task_managers[0].kill().unwrap();
+    if event == "leader.moved" {
+        let raised = count(watched, "alert.raised");
+        assert_eq!(raised, raised_before, "the kill came too late to show anything: the alert was raised already");
+    }
     let at: jiff::Timestamp = record["ts"].as_str().unwrap().parse().unwrap();
     let late_ms = jiff::Timestamp::now().as_millisecond() - at.as_millisecond();
     println!("killed {late_ms} ms after {event}, the end of the process included");
