@@ -154,7 +154,7 @@ pub struct Server {
     pub folder: PathBuf,
     /// Port of the REST interface, of a JobManager.
     pub rest_port: u16,
-    /// Port of the remote procedure calls, of a JobManager.
+    /// Port of the remote procedure calls, of a JobManager; of its clients, of ZooKeeper.
     pub rpc_port: u16,
     environment: Vec<(String, PathBuf)>,
     command: Vec<String>,
@@ -244,6 +244,11 @@ impl Server {
     /// Whether it runs (a frozen process does).
     pub fn runs(&mut self) -> bool {
         self.process.as_mut().is_some_and(|process| matches!(process.ended(), Ok(None)))
+    }
+
+    /// Whether it was started and nobody stopped it since, though it may have ended by itself.
+    pub fn started(&self) -> bool {
+        self.process.is_some()
     }
 
     /// Flink's log of this process, rotated files too, oldest first.
@@ -559,6 +564,7 @@ impl Maker<'_> {
         let conf = folder.join("conf");
         settings::write(self.shared.installation, &BTreeMap::new(), &conf)?;
         let mut server = self.server("zookeeper", folder.clone(), Vec::new());
+        server.rpc_port = self.shared.zookeeper_port;
         server.command = vec![
             self.shared.installation.java_home.join("bin/java").display().to_string(),
             "-Xmx64m".to_owned(),
@@ -613,6 +619,8 @@ impl Maker<'_> {
             ("FLINK_CONF_DIR".to_owned(), folder.join("conf")),
             ("FLINK_LOG_DIR".to_owned(), folder.join("log")),
             ("FLINK_PID_DIR".to_owned(), folder.join("pids")),
+            // Flink keeps the logs of ten starts; a test reads those of all.
+            ("MAX_LOG_FILE_NUMBER".to_owned(), PathBuf::from("1000")),
         ];
         let (user, guard) = (self.user, Arc::clone(self.guard));
         Server {

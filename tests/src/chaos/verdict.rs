@@ -1,0 +1,238 @@
+//! Was everybody told just what happened? Flink's own logs say what did; the webhook receiver says what was told.
+//!
+//! Per seat, the leader session ids in the order in which any TaskManager first logged them: each but the first is a
+//! change. Each change must be the `new_leader` of a member of exactly one alert, and no member may tell of an id that no
+//! log of Flink's has. A change that only TaskManagers saw which were killed within [`UNOBSERVABLE`] of it may be missing:
+//! they were gone before they could write it down.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use leaderwatch_agent::leadership::{SeatKey, SessionId};
+use serde_json::Value;
+
+use crate::oracle::{self, Leader};
+
+/// How long after an announcement a TaskManager must have lived on, for the change to count as seen.
+pub const UNOBSERVABLE: jiff::SignedDuration = jiff::SignedDuration::from_millis(1000);
+
+/// An announcement in the log of one TaskManager.
+#[derive(Debug, Clone)]
+struct Seen {
+    at: jiff::civil::DateTime,
+    seat: SeatKey,
+    leader: Leader,
+    /// When this TaskManager logged its last line before its next start: its process was gone soon after.
+    lived_until: jiff::civil::DateTime,
+}
+
+/// What came out.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    /// Changes of a leader by Flink's own logs.
+    pub changes: usize,
+    /// Alerts that came by webhook, each counted once.
+    pub alerts: usize,
+    /// Messages by webhook beyond the first with the same id and the same members.
+    pub repeated: usize,
+    /// Changes that nobody lived to tell.
+    pub unobservable: Vec<String>,
+    /// Changes that no alert tells.
+    pub missed: Vec<String>,
+    /// Changes that more than one alert tells.
+    pub told_twice: Vec<String>,
+    /// What alerts tell and Flink does not.
+    pub invented: Vec<String>,
+}
+
+impl Verdict {
+    /// Holds the messages of the webhook receiver against the logs of the TaskManagers; `all_logs` is every log of Flink's,
+    /// for ids that no TaskManager came to log.
+    pub fn of(task_manager_logs: &[String], all_logs: &str, messages: &[Value]) -> Self {
+        let changes = changes(task_manager_logs);
+        let told = told(messages);
+        let mut verdict = Verdict { changes: changes.len(), alerts: distinct(messages), ..Self::default() };
+        verdict.repeated = repeated(messages);
+        for (seat, id, observable) in &changes {
+            let what = format!("{seat:?} to {id}");
+            match told.get(&(name(*seat), id.to_string())).map_or(0, BTreeSet::len) {
+                1 => {}
+                0 if *observable => verdict.missed.push(what),
+                0 => verdict.unobservable.push(what),
+                _ => verdict.told_twice.push(what),
+            }
+        }
+        let known: BTreeSet<(String, String)> =
+            changes.iter().map(|(seat, id, _)| (name(*seat), id.to_string())).collect();
+        for (seat, id) in told.keys().filter(|member| !known.contains(*member)) {
+            if !is_logged(all_logs, id) {
+                verdict.invented.push(format!("{seat} to {id}"));
+            }
+        }
+        verdict
+    }
+
+    /// Whether all is as promised.
+    pub fn holds(&self) -> bool {
+        self.changes > 0 && self.missed.is_empty() && self.told_twice.is_empty() && self.invented.is_empty()
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            out,
+            "changes {}, alerts {}, repeated messages {}, changes that nobody lived to tell {}",
+            self.changes,
+            self.alerts,
+            self.repeated,
+            self.unobservable.len()
+        )?;
+        for (what, list) in [("missed", &self.missed), ("told twice", &self.told_twice), ("invented", &self.invented)] {
+            writeln!(out, "{what}: {}", if list.is_empty() { "none".to_owned() } else { list.join("; ") })?;
+        }
+        Ok(())
+    }
+}
+
+/// (seat, new id, whether somebody lived to tell it) of each change.
+fn changes(logs: &[String]) -> Vec<(SeatKey, SessionId, bool)> {
+    let mut seen: Vec<Seen> = logs.iter().flat_map(|log| sightings(log)).collect();
+    seen.sort_by_key(|sighting| sighting.at);
+    let mut ids: Vec<(SeatKey, SessionId, bool)> = Vec::new();
+    for sighting in &seen {
+        let lived = sighting.lived_until.duration_since(sighting.at) >= UNOBSERVABLE;
+        match ids.iter_mut().find(|(seat, id, _)| *seat == sighting.seat && *id == sighting.leader.id) {
+            Some((_, _, observable)) => *observable |= lived,
+            None => ids.push((sighting.seat, sighting.leader.id, lived)),
+        }
+    }
+    let mut known = Vec::new();
+    ids.retain(|(seat, _, _)| {
+        let is_first = !known.contains(seat);
+        known.push(*seat);
+        !is_first
+    });
+    ids
+}
+
+fn sightings(log: &str) -> Vec<Seen> {
+    let mut sightings: Vec<Seen> = Vec::new();
+    let mut unsettled = 0;
+    let mut last = None;
+    for line in log.lines() {
+        let Some(at) = time(line) else { continue };
+        if line.contains(STARTED) {
+            settle(&mut sightings[unsettled..], last);
+            unsettled = sightings.len();
+        }
+        last = Some(at);
+        for announcement in oracle::announcements(line) {
+            let Some(leader) = announcement.leader else { continue };
+            sightings.push(Seen { at, seat: announcement.seat, leader, lived_until: at });
+        }
+    }
+    settle(&mut sightings[unsettled..], last);
+    sightings
+}
+
+fn settle(sightings: &mut [Seen], last: Option<jiff::civil::DateTime>) {
+    for sighting in sightings {
+        sighting.lived_until = last.unwrap_or(sighting.at);
+    }
+}
+
+/// What a TaskManager logs first.
+const STARTED: &str = "Preconfiguration";
+
+/// `2026-11-30 10:19:48,000`
+fn time(line: &str) -> Option<jiff::civil::DateTime> {
+    let text = line.get(..23)?.replacen(' ', "T", 1).replace(',', ".");
+    text.parse().ok()
+}
+
+fn name(seat: SeatKey) -> String {
+    let job = seat.job_id.map(|job| format!(" {job}")).unwrap_or_default();
+    format!("{}{job}", seat.component.name())
+}
+
+/// Which alerts tell of (seat, new id).
+fn told(messages: &[Value]) -> BTreeMap<(String, String), BTreeSet<String>> {
+    let mut told: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
+    for message in messages.iter().filter(|message| message["class"] == "failover") {
+        for member in message["members"].as_array().into_iter().flatten() {
+            let job = member["job_id"].as_str().map(|job| format!(" {job}")).unwrap_or_default();
+            let seat = format!("{}{job}", member["component"].as_str().unwrap_or_default());
+            let id = member["new_leader"]["id"].as_str().unwrap_or_default().to_owned();
+            told.entry((seat, id)).or_default().insert(message["id"].to_string());
+        }
+    }
+    told
+}
+
+fn distinct(messages: &[Value]) -> usize {
+    messages.iter().map(|message| message["id"].to_string()).collect::<BTreeSet<_>>().len()
+}
+
+fn repeated(messages: &[Value]) -> usize {
+    let different: BTreeSet<String> =
+        messages.iter().map(|message| format!("{}{}", message["id"], message["members"])).collect();
+    messages.len() - different.len()
+}
+
+/// Flink's logs hold an id as a UUID, or as its halves swapped and without dashes.
+fn is_logged(logs: &str, id: &str) -> bool {
+    let swapped = id.parse::<SessionId>().map(|SessionId(number)| format!("{:032x}", number.rotate_left(64)));
+    logs.contains(id) || swapped.is_ok_and(|swapped| logs.contains(&swapped))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const A: &str = "00112233-4455-6677-8899-aabbccddeeff";
+    const B: &str = "00000000-0000-0001-0000-000000000002";
+
+    /// A TaskManager that was told of A and then of B, and lived on for so many seconds.
+    fn log(seconds_after: u32) -> String {
+        format!(
+            "2026-11-30 10:00:00,000 INFO  - Preconfiguration:\n\
+             2026-11-30 10:00:01,000 INFO  - Connecting to ResourceManager akka://a(8899aabbccddeeff0011223344556677).\n\
+             2026-11-30 10:00:09,000 INFO  - Connecting to ResourceManager akka://b(00000000000000020000000000000001).\n\
+             2026-11-30 10:00:{:02},000 INFO  - anything\n",
+            9 + seconds_after
+        )
+    }
+
+    fn message(id: &str, new: &str) -> Value {
+        json!({"class": "failover", "id": id,
+               "members": [{"component": "resourcemanager", "old_leader": {"id": A}, "new_leader": {"id": new}}]})
+    }
+
+    #[test]
+    fn one_alert_for_one_change_holds() {
+        let verdict = Verdict::of(&[log(5), log(5)], "", &[message("1", B), message("1", B)]);
+        assert!(verdict.holds(), "{verdict}");
+        assert_eq!((verdict.changes, verdict.alerts, verdict.repeated), (1, 1, 1));
+    }
+
+    #[test]
+    fn a_missed_a_doubled_and_an_invented_change_do_not() {
+        assert_eq!(Verdict::of(&[log(5)], "", &[]).missed.len(), 1);
+        assert_eq!(Verdict::of(&[log(5)], "", &[message("1", B), message("2", B)]).told_twice.len(), 1);
+        let other = "00000000-0000-0001-0000-000000000003";
+        let messages = [message("1", B), message("2", other)];
+        assert_eq!(Verdict::of(&[log(5)], "", &messages).invented.len(), 1);
+        assert!(Verdict::of(&[log(5)], &format!("granted {other}"), &messages).holds());
+        assert!(!Verdict::of(&[], "", &[]).holds(), "nothing happened, so nothing is shown");
+    }
+
+    #[test]
+    fn who_was_killed_at_once_need_not_have_told() {
+        let verdict = Verdict::of(&[log(0)], "", &[]);
+        assert_eq!((verdict.missed.len(), verdict.unobservable.len()), (0, 1));
+    }
+}
