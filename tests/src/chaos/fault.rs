@@ -80,7 +80,7 @@ fn blows(subject: Subject) -> &'static [Blow] {
 /// A fault drawn at random, on a subject that is free.
 pub fn draw(random: &mut fastrand::Rng, task_managers: usize, taken: &[Subject]) -> Option<Fault> {
     // Leaders are what this is about: they are struck most.
-    let mut subjects = vec![Subject::JobManager(0), Subject::JobManager(1)].repeat(task_managers.max(2));
+    let mut subjects = [Subject::JobManager(0), Subject::JobManager(1)].repeat(task_managers.max(2));
     subjects.extend([Subject::ZooKeeper, Subject::Webhook, Subject::Mail]);
     subjects.extend((0..task_managers).flat_map(|index| [Subject::TaskManager(index), Subject::Disk(index)]));
     let subject = *random.choice(&subjects)?;

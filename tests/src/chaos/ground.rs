@@ -2,6 +2,7 @@
 //! receivers.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -64,6 +65,8 @@ impl Ground {
         let (webhook, mail) = (WebhookReceiver::start()?, MailReceiver::start(Security::Plain)?);
         let config = folder.path().join("leaderwatch.toml");
         fs::write(&config, config_text(&webhook, &mail))?;
+        // The agent warns of a configuration that others can read.
+        fs::set_permissions(&config, fs::Permissions::from_mode(0o600))?;
         let mut disks = Disks(Vec::new());
         let mut builder = Cluster::builder(&installation)
             .task_managers(task_managers)
@@ -215,7 +218,7 @@ impl Ground {
 }
 
 fn ids(records: &[Record], event: &str) -> Vec<String> {
-    let found = alert_log::of(records, event).into_iter();
+    let found = alert_log::of(records, event).into_iter().filter(|record| record["alert"]["class"] == "failover");
     let mut ids: Vec<String> = found.filter_map(|record| record["alert"]["id"].as_str().map(str::to_owned)).collect();
     ids.sort();
     ids.dedup();
