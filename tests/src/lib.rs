@@ -4,6 +4,7 @@
 
 pub mod agent;
 pub mod alert_log;
+pub mod bench;
 pub mod chaos;
 pub mod cluster;
 pub mod installation;
