@@ -83,21 +83,32 @@ pub fn source_root() -> PathBuf {
 }
 
 fn ask(arguments: &[&str]) -> Result<Value> {
-    let script = source_root().join("scripts/flink");
-    let told = Command::new("python3")
-        .arg(&script)
+    ask_script("flink", arguments)
+}
+
+/// What a script of `scripts` that fetches things answers.
+///
+/// # Errors
+/// Where it fails; it tells why on standard error.
+pub fn ask_script(name: &str, arguments: &[&str]) -> Result<Value> {
+    let script = source_root().join("scripts").join(name);
+    let told = Command::new(&script)
         .args(arguments)
         .stderr(Stdio::inherit())
         .output()
-        .context("python3 could not be started; it is needed to fetch Flink")?;
+        .with_context(|| format!("{} could not be started; python3 and bash are needed", script.display()))?;
     if !told.status.success() {
-        bail!("scripts/flink {} failed; the lines above tell why", arguments.join(" "));
+        bail!("scripts/{name} {} failed; the lines above tell why", arguments.join(" "));
     }
-    serde_json::from_slice(&told.stdout).context("scripts/flink answered something that is not JSON")
+    serde_json::from_slice(&told.stdout).with_context(|| format!("scripts/{name} answered something that is not JSON"))
 }
 
-fn path(answer: &Value, key: &str) -> Result<PathBuf> {
-    let text = answer[key].as_str().ok_or_else(|| anyhow!("scripts/flink answered no `{key}`: {answer}"))?;
+/// The path that a script answered.
+///
+/// # Errors
+/// Where it answered none.
+pub fn path(answer: &Value, key: &str) -> Result<PathBuf> {
+    let text = answer[key].as_str().ok_or_else(|| anyhow!("the script answered no `{key}`: {answer}"))?;
     Ok(PathBuf::from(text))
 }
 
@@ -121,7 +132,12 @@ mod tests {
     #[test]
     fn the_jars_are_those_of_the_sources() {
         let folder = source_root().join("tests/java");
-        for (source, jar) in [("HeartbeatJob.java", "job.jar"), ("BeforeAgent.java", "before-agent.jar")] {
+        let pairs = [
+            ("HeartbeatJob.java", "job.jar"),
+            ("BeforeAgent.java", "before-agent.jar"),
+            ("ByteBuddyAgent.java", "byte-buddy-agent.jar"),
+        ];
+        for (source, jar) in pairs {
             let summed = Command::new("sha256sum").arg(folder.join(source)).output().unwrap();
             let digest = String::from_utf8(summed.stdout).unwrap()[..64].to_owned();
             // Stored, not compressed; a line of a manifest goes on after a line end and a blank.

@@ -9,7 +9,7 @@ use leaderwatch_agent::attach::{Attached, Refusal, attach};
 use crate::support::*;
 
 /// A JVM that waits for a line on its standard input.
-struct Waiting {
+pub struct Waiting {
     jvm: Child,
     stdout: BufReader<std::process::ChildStdout>,
     read: String,
@@ -20,7 +20,7 @@ impl Waiting {
         Self::start_with(&mut java(jdk), classes, main_class, steps)
     }
 
-    fn start_with(java: &mut Command, classes: &Path, main_class: &str, steps: &[&str]) -> Self {
+    pub fn start_with(java: &mut Command, classes: &Path, main_class: &str, steps: &[&str]) -> Self {
         let mut jvm = java
             .arg("-cp")
             .arg(classes)
@@ -40,11 +40,11 @@ impl Waiting {
     }
 
     /// What jcmd printed.
-    fn attach(&self, jdk: &Path, options: &str) -> String {
-        let output = Command::new(jdk.join("bin/jcmd"))
+    pub fn attach(&self, jdk: &Path, library: &Path, options: &str) -> String {
+        let output = jdk_tool(jdk, "jcmd")
             .arg(self.jvm.id().to_string())
             .arg("JVMTI.agent_load")
-            .arg(agent())
+            .arg(library)
             .arg(format!("\"{options}\"")) // jcmd cuts at `=` what is not in quotes
             .output()
             .unwrap();
@@ -58,7 +58,7 @@ impl Waiting {
         self
     }
 
-    fn go_on(mut self) -> Run {
+    pub fn go_on(mut self) -> Run {
         self.jvm.stdin.take().unwrap().write_all(b"\n").unwrap();
         self.stdout.read_to_string(&mut self.read).unwrap();
         let mut run = Run::of(self.jvm.wait_with_output().unwrap());
@@ -74,7 +74,7 @@ fn listeners_that_are_there_already_are_hooked() {
         let scratch = Scratch::new("attach", jdk);
         let waiting =
             Waiting::start(jdk, &fakes(), TASK_MANAGER, &["leader", "await-line", "leader", "resource-manager"]);
-        let answer = waiting.attach(jdk, &scratch.options());
+        let answer = waiting.attach(jdk, &agent(), &scratch.options());
         assert!(answer.contains("return code: 0"), "{answer}");
         waiting.go_on().assert_sound();
         let leaders = scratch.leaders();
@@ -94,7 +94,7 @@ fn a_second_attach_changes_nothing() {
         let (first, second) = (Scratch::new("first_attach", jdk), Scratch::new("second_attach", jdk));
         let waiting = Waiting::start(jdk, &fakes(), TASK_MANAGER, &["await-line", "leader"]);
         for scratch in [&first, &second, &second] {
-            let answer = waiting.attach(jdk, &scratch.options());
+            let answer = waiting.attach(jdk, &agent(), &scratch.options());
             assert!(answer.contains("return code: 0"), "{answer}");
         }
         let run = waiting.go_on();
@@ -110,7 +110,7 @@ fn an_attach_to_another_program_is_refused_and_changes_nothing() {
     for jdk in jdks() {
         let scratch = Scratch::new("attach_other", jdk);
         let waiting = Waiting::start(jdk, &tools(), "Other", &["await-line"]);
-        let answer = waiting.attach(jdk, &scratch.options());
+        let answer = waiting.attach(jdk, &agent(), &scratch.options());
         assert!(!answer.contains("return code: 0"), "{answer}");
         let run = waiting.go_on();
         run.assert_sound();
@@ -127,7 +127,7 @@ fn our_own_client_loads_the_agent_once() {
         let waiting = Waiting::start(jdk, &fakes(), TASK_MANAGER, &["leader", "await-line", "leader"]);
         assert_eq!(attach(waiting.jvm.id(), &agent(), &first.options()).unwrap(), Attached::Loaded);
         assert_eq!(attach(waiting.jvm.id(), &agent(), &second.options()).unwrap(), Attached::Already);
-        wait_for_status(&first);
+        wait_until("the status", || first.has_status());
         run_to_end(Command::new("kill").args(["-3", &waiting.jvm.id().to_string()]));
         let waiting = waiting.read_until("Leaderwatch status: {");
         let run = waiting.go_on();
@@ -136,15 +136,6 @@ fn our_own_client_loads_the_agent_once() {
         assert!(second.is_empty());
         assert_eq!(run.stdout.matches("Full thread dump").count(), 1, "{run:?}");
         assert!(run.stdout.contains("\"cluster\": \"test\""), "{run:?}");
-    }
-}
-
-/// Until the agent has written its status first.
-fn wait_for_status(scratch: &Scratch) {
-    let begun = std::time::Instant::now();
-    while !scratch.has_status() {
-        assert!(begun.elapsed().as_secs() < 30, "no status");
-        std::thread::sleep(std::time::Duration::from_millis(20));
     }
 }
 

@@ -77,7 +77,7 @@ fn class_files(folder: &Path) -> Vec<PathBuf> {
 /// The class files of a jar.
 pub fn unpack(jar: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
-    run_to_end(Command::new(jdks()[0].join("bin/jar")).arg("xf").arg(jar).current_dir(to));
+    run_to_end(jdk_tool(&jdks()[0], "jar").arg("xf").arg(jar).current_dir(to));
 }
 
 /// Rewrites all classes of a folder into another.
@@ -102,7 +102,7 @@ fn methods_of_every_shape_do_with_a_call_what_they_did_without() {
         let tally = rewrite_folder(&tools(), &rewritten);
         assert!(tally.methods >= 25, "{}", tally.methods);
         assert_eq!(tally.refusals, BTreeMap::new());
-        write_bridge(&rewritten, &mut Command::new(jdk.join("bin/javac")));
+        write_bridge(&rewritten, jdk_tool(jdk, "javac").args(["--release", "8", "-nowarn", "-Xlint:-options"]));
         let after = run(jdk, &rewritten);
         assert_eq!((after.code, after.stdout, after.stderr), (before.code, before.stdout, before.stderr));
     }
@@ -116,7 +116,7 @@ fn the_jdks_own_classes_verify_with_a_call_in_every_method() {
         let folder = folder("jdk");
         let (original, rewritten) = (folder.join("original"), folder.join("rewritten"));
         let modules = jdk.join("lib/modules");
-        run_to_end(Command::new(jdk.join("bin/jimage")).arg("extract").arg("--dir").arg(&original).arg(modules));
+        run_to_end(jdk_tool(jdk, "jimage").arg("extract").arg("--dir").arg(&original).arg(modules));
         for module in std::fs::read_dir(&original).unwrap().flatten() {
             let name = module.file_name().into_string().unwrap();
             if name == "java.base" {

@@ -8,9 +8,7 @@ use crate::support::*;
 
 /// The `lib` folders of the Flinks in the cache.
 fn flinks() -> Vec<PathBuf> {
-    let cache = std::env::var_os("LEADERWATCH_CACHE").map(PathBuf::from).unwrap_or_else(|| {
-        PathBuf::from(std::env::var_os("HOME").expect("$HOME or $LEADERWATCH_CACHE is set")).join(".cache/leaderwatch")
-    });
+    let cache = cache();
     let named = std::env::var("LEADERWATCH_TEST_FLINKS").ok();
     let is_named = |folder: &Path| {
         let version = folder.file_name().and_then(|name| name.to_str()?.strip_prefix("flink-"));

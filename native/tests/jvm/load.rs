@@ -1,7 +1,5 @@
 //! Loading: where the agent does nothing, loads that come twice, classes that are there before it, and the end.
 
-use std::process::Command;
-
 use crate::support::*;
 
 /// The same JVM options reach `bin/flink`, BashJavaUtils and other tools, whose output scripts read.
@@ -62,7 +60,7 @@ fn classes_that_a_java_agent_loaded_before_are_hooked_all_the_same() {
     std::fs::write(&manifest, "Premain-Class: early.Agent\n").unwrap();
     for jdk in jdks() {
         let jar = folder.join("agent.jar");
-        let mut make = Command::new(jdk.join("bin/jar"));
+        let mut make = jdk_tool(jdk, "jar");
         run_to_end(make.arg("cfm").args([&jar, &manifest]).arg("-C").arg(tools()).arg("early"));
         let class = "org.apache.flink.runtime.taskexecutor.DefaultJobLeaderService$JobManagerLeaderListener";
         let scratch = Scratch::new("java_agent_before", jdk);

@@ -5,6 +5,7 @@ mod attach;
 mod corpus;
 mod flink;
 mod load;
+mod neighbours;
 mod observe;
 mod oracle;
 mod support;

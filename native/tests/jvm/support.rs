@@ -15,15 +15,15 @@ pub fn id(number: u32) -> String {
     format!("00112233-4455-6677-0000-{number:012x}")
 }
 
-/// Homes of the JDKs under which the tests run: `$LEADERWATCH_TEST_JDKS` (joined by `:`), else all of /usr/lib/jvm. Where
-/// one is named that has no compiler, those tests that need none can be run.
+/// Homes of the Javas under which the tests run: `$LEADERWATCH_TEST_JDKS` (joined by `:`), else the JDKs of /usr/lib/jvm and
+/// whichever runtimes `scripts/flink` has fetched.
 pub fn jdks() -> &'static [PathBuf] {
     static JDKS: OnceLock<Vec<PathBuf>> = OnceLock::new();
     JDKS.get_or_init(|| {
         let named = std::env::var_os("LEADERWATCH_TEST_JDKS");
         let mut homes: Vec<PathBuf> = match &named {
             Some(named) => std::env::split_paths(named).collect(),
-            None => installed_jdks(),
+            None => installed_jdks().into_iter().chain(fetched_runtimes()).collect(),
         };
         homes.retain(|home| home.join("bin/java").is_file());
         let mut homes: Vec<PathBuf> = homes.iter().map(|home| home.canonicalize().unwrap()).collect();
@@ -42,10 +42,30 @@ fn installed_jdks() -> Vec<PathBuf> {
     homes
 }
 
-fn javac() -> Command {
-    let homes = jdks().iter().cloned().chain(installed_jdks());
-    let compilers = homes.map(|home| home.join("bin/javac"));
-    Command::new(compilers.into_iter().find(|compiler| compiler.is_file()).expect("a JDK has a compiler"))
+/// Where `scripts/flink` puts what it fetches.
+pub fn cache() -> PathBuf {
+    std::env::var_os("LEADERWATCH_CACHE").map(PathBuf::from).unwrap_or_else(|| {
+        PathBuf::from(std::env::var_os("HOME").expect("$HOME or $LEADERWATCH_CACHE is set")).join(".cache/leaderwatch")
+    })
+}
+
+fn fetched_runtimes() -> Vec<PathBuf> {
+    let folders = std::fs::read_dir(cache()).into_iter().flatten().flatten().map(|entry| entry.path());
+    folders.filter(|folder| folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with("jre-"))).collect()
+}
+
+/// A program of a JDK: this Java's own, or where it is a mere runtime that of another.
+pub fn jdk_tool(jdk: &Path, name: &str) -> Command {
+    let homes = std::iter::once(jdk.to_owned()).chain(jdks().iter().cloned()).chain(installed_jdks());
+    let mut programs = homes.map(|home| home.join("bin").join(name));
+    Command::new(programs.find(|program| program.is_file()).expect("a JDK is installed"))
+}
+
+/// Release of a Java, such as 17.
+pub fn java_release(jdk: &Path) -> u32 {
+    let told = std::fs::read_to_string(jdk.join("release")).unwrap();
+    let version = told.lines().find_map(|line| line.strip_prefix("JAVA_VERSION=\"")).unwrap();
+    version.split(['.', '"', '-']).next().unwrap().parse().unwrap()
 }
 
 /// The agent as built for these tests, or `$LEADERWATCH_AGENT`.
@@ -73,6 +93,10 @@ impl Scratch {
 
     pub fn agent_option(&self, library: &Path) -> String {
         format!("-agentpath:{}={}", library.display(), self.options())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 
     pub fn is_empty(&self) -> bool {
@@ -146,7 +170,7 @@ fn compiled(which: &str) -> PathBuf {
     let classes = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{which}-{:016x}", hasher.finish()));
     if !classes.is_dir() {
         let own = classes.with_extension(std::process::id().to_string());
-        let mut javac = javac();
+        let mut javac = jdk_tool(&jdks()[0], "javac");
         javac.args(["--release", "8", "-nowarn", "-Xlint:-options", "-g", "-d"]).arg(&own).args(sources);
         run_to_end(&mut javac);
         // Another test may have been faster; then its classes are there.
@@ -203,8 +227,14 @@ impl Run {
 
 /// `java` of that JDK under the verifier and the JNI checker, without anything that this machine's environment adds.
 pub fn java(jdk: &Path) -> Command {
-    let mut command = Command::new(jdk.join("bin/java"));
+    let mut command = plain_java(jdk);
     command.args(["-Xverify:all", "-Xcheck:jni", "-Dfile.encoding=UTF-8"]);
+    command
+}
+
+/// `java` of that JDK, without anything that this machine's environment adds.
+pub fn plain_java(jdk: &Path) -> Command {
+    let mut command = Command::new(jdk.join("bin/java"));
     for variable in ["JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS"] {
         command.env_remove(variable);
     }
@@ -215,4 +245,13 @@ pub fn java(jdk: &Path) -> Command {
 pub fn task_manager(jdk: &Path, scratch: &Scratch, steps: &[&str]) -> Run {
     let option = scratch.agent_option(&agent());
     Run::of(java(jdk).arg(option).arg("-cp").arg(fakes()).arg(TASK_MANAGER).args(steps).output().unwrap())
+}
+
+/// Until something is so.
+pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed().as_secs() < 30, "waited for {what}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
 }

@@ -80,6 +80,9 @@ public class TaskManagerRunner {
                     System.out.println("awaits a line");
                     System.in.read();
                     break;
+                case "out-of-memory":
+                    System.out.println(new long[Integer.MAX_VALUE / 2].length);
+                    break;
                 case "exit":
                     System.exit(7);
                     break;
