@@ -77,6 +77,15 @@ pub fn before_agent() -> Result<PathBuf> {
     path(&ask(&["before-agent"])?, "jar")
 }
 
+/// The jars of ASM and of Byte Buddy, which `scripts/flink` lays beside the agents that use them.
+///
+/// # Errors
+/// Where they cannot be fetched.
+pub fn agent_libraries() -> Result<(PathBuf, PathBuf)> {
+    let beside = |agent: &str, library: &str| anyhow::Ok(path(&ask(&[agent])?, "jar")?.with_file_name(library));
+    Ok((beside("before-agent", "asm.jar")?, beside("byte-buddy-agent", "byte-buddy.jar")?))
+}
+
 /// The root of the source tree.
 pub fn source_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace").to_owned()

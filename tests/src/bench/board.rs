@@ -45,7 +45,8 @@ pub fn measure(rounds: usize) -> Result<Vec<Table>> {
     };
     let bytes = Table {
         title: "A seat at rest".to_owned(),
-        note: "Resident memory that 100,000 seats add to this process, each with a leader, divided by their number.".to_owned(),
+        note: "Resident memory that 100,000 seats add to this process, each with a leader, divided by their number."
+            .to_owned(),
         unit: "bytes",
         columns: vec!["bytes a seat".to_owned()],
         rows: vec![Row { what: "100,000 seats".to_owned(), figures: vec![Some(Figure::of(vec![bytes_a_seat()?]))] }],
@@ -54,7 +55,8 @@ pub fn measure(rounds: usize) -> Result<Vec<Table>> {
 }
 
 fn observation(seat: u128, id: u128, at: Moment) -> Observation {
-    let leader = Leader { id: SessionId(id), address: Some(Arc::from("pekko.tcp://flink@10.0.0.1:6123/user/rpc/jobmanager_2")) };
+    let leader =
+        Leader { id: SessionId(id), address: Some(Arc::from("pekko.tcp://flink@10.0.0.1:6123/user/rpc/jobmanager_2")) };
     Observation { seat: SeatKey::job(JobId(seat)), announcement: Announcement::Leader(Some(leader)), at }
 }
 

@@ -49,7 +49,10 @@ pub fn measure(ground: &Ground, options: &[(&str, &str)], webhook: &WebhookRecei
         ensure!(took_ms.len() == MOVES, "{} moves were told of", took_ms.len());
         rows.push(Row { what: format!("JDK {}, move to request read", jdk.release), figures: percentiles(took_ms) });
     }
-    rows.push(Row { what: "bare round trip of the same client".to_owned(), figures: percentiles(round_trips(webhook)?) });
+    rows.push(Row {
+        what: "bare round trip of the same client".to_owned(),
+        figures: percentiles(round_trips(webhook)?),
+    });
     rows.push(Row { what: "one fsync of the same disk".to_owned(), figures: percentiles(fsyncs(ground)?) });
     Ok(Table {
         title: "From a move to the receiver".to_owned(),

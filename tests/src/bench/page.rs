@@ -84,7 +84,12 @@ fn markdown(table: &Table) -> String {
 }
 
 fn file_name(title: &str) -> String {
-    title.to_lowercase().split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-")
+    title
+        .to_lowercase()
+        .split(|letter: char| !letter.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join("-")
 }
 
 const COLORS: [&str; 4] = ["#8a8f98", "#1f6feb", "#d29922", "#a371f7"];

@@ -79,9 +79,10 @@ pub fn measure(ground: &Ground, rounds: usize, options: &[(&str, &str)]) -> Resu
         },
         Table {
             title: "Classes that still come from the shared archive".to_owned(),
-            note: "Class-data sharing stays on: lines `shared objects file` of -Xlog:class+load, for a main that ends at \
+            note:
+                "Class-data sharing stays on: lines `shared objects file` of -Xlog:class+load, for a main that ends at \
                    once."
-                .to_owned(),
+                    .to_owned(),
             unit: "classes",
             columns,
             rows: shared,
@@ -138,7 +139,8 @@ pub fn footprint(
     }
     Ok(Table {
         title: "What a process holds".to_owned(),
-        note: "A JVM with a heap of one size, -Xint, three seconds after its last alert; eight targets are configured.".to_owned(),
+        note: "A JVM with a heap of one size, -Xint, three seconds after its last alert; eight targets are configured."
+            .to_owned(),
         unit: "",
         columns: compared.iter().map(|carried| carried.name().to_owned()).collect(),
         rows,

@@ -58,7 +58,8 @@ pub fn measure(ground: &Ground, options: &[(&str, &str)], delivered: &dyn Fn() -
 
 fn wait_for(folder: &Path, text: &str, count: usize) -> Result<()> {
     crate::wait::until(&format!("{count} records with {text}"), Duration::from_secs(120), || {
-        let found: usize = logs(folder).iter().map(|path| fs::read_to_string(path).map_or(0, |log| log.matches(text).count())).sum();
+        let found: usize =
+            logs(folder).iter().map(|path| fs::read_to_string(path).map_or(0, |log| log.matches(text).count())).sum();
         Ok((found >= count).then_some(()))
     })
 }

@@ -118,7 +118,8 @@ fn machine() -> Result<String> {
     let information = fs::read_to_string("/proc/cpuinfo")?;
     let model = information.lines().find_map(|line| line.strip_prefix("model name\t: ")).unwrap_or("unknown processor");
     let cores = std::thread::available_parallelism()?;
-    let day = jiff::Zoned::now().date();
+    let now = jiff::Timestamp::now().to_string();
+    let day = now.split('T').next().unwrap_or_default();
     Ok(format!("This run: {day}, {cores} cores of {model}."))
 }
 
@@ -158,7 +159,8 @@ fn goals(tables: &[Table]) -> Result<Vec<Goal>> {
         });
         for what in ["a main that ends at once", "loading 4,500 classes of Flink"] {
             let row = format!("{jdk}, {what}");
-            let ratio = |column: &str| anyhow::Ok(median("JVM start", &row, column)? / median("JVM start", &row, "no agent")?);
+            let ratio =
+                |column: &str| anyhow::Ok(median("JVM start", &row, column)? / median("JVM start", &row, "no agent")?);
             let ours = ratio("Leaderwatch")?;
             goals.push(Goal {
                 what: format!("JVM start, {row}"),
@@ -168,9 +170,12 @@ fn goals(tables: &[Table]) -> Result<Vec<Goal>> {
                 met: ours <= 1.05,
             });
         }
-        for (what, goal_mb) in [("idle, resident, MB", 3.0), ("after 1,000 alerts, resident, MB", 6.0), ("idle, virtual, MB", 16.0)] {
+        for (what, goal_mb) in
+            [("idle, resident, MB", 3.0), ("after 1,000 alerts, resident, MB", 6.0), ("idle, virtual, MB", 16.0)]
+        {
             let row = format!("{jdk}, {what}");
-            let added = median("What a process holds", &row, "Leaderwatch")? - median("What a process holds", &row, "no agent")?;
+            let added = median("What a process holds", &row, "Leaderwatch")?
+                - median("What a process holds", &row, "no agent")?;
             goals.push(Goal {
                 what: format!("added by the agent, {row}"),
                 goal: format!("≤ {goal_mb} MB"),
@@ -194,7 +199,8 @@ fn goals(tables: &[Table]) -> Result<Vec<Goal>> {
     }
     for threads in [1, 2, 8] {
         let row = format!("{threads} threads");
-        let (ours, peer) = (median("The board", &row, "lock-free board")?, median("The board", &row, "mutex-guarded map")?);
+        let (ours, peer) =
+            (median("The board", &row, "lock-free board")?, median("The board", &row, "mutex-guarded map")?);
         goals.push(Goal {
             what: format!("board, {row}"),
             goal: "ahead of the mutex-guarded map".to_owned(),
