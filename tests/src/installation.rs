@@ -77,6 +77,14 @@ pub fn before_agent() -> Result<PathBuf> {
     path(&ask(&["before-agent"])?, "jar")
 }
 
+/// The same by Byte Buddy (`tests/java/ByteBuddyAgent.java`).
+///
+/// # Errors
+/// Where Byte Buddy cannot be fetched.
+pub fn byte_buddy_agent() -> Result<PathBuf> {
+    path(&ask(&["byte-buddy-agent"])?, "jar")
+}
+
 /// The root of the source tree.
 pub fn source_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace").to_owned()

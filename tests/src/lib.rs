@@ -6,6 +6,7 @@ pub mod agent;
 pub mod alert_log;
 pub mod cluster;
 pub mod installation;
+pub mod kubernetes;
 pub mod listener;
 pub mod mail;
 pub mod oracle;
