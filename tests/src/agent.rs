@@ -21,6 +21,18 @@ pub fn library() -> Result<PathBuf> {
     Ok(path.canonicalize()?)
 }
 
+/// The command `leaderwatch`, which is built beside the library.
+///
+/// # Errors
+/// Where it is not there.
+pub fn command() -> Result<PathBuf> {
+    let path = library()?.with_file_name("leaderwatch");
+    if !path.is_file() {
+        bail!("{} is not there; build it by: cargo build -p leaderwatch-agent", path.display());
+    }
+    Ok(path)
+}
+
 /// `-agentpath:LIBRARY=KEY=VALUE,...`
 pub fn java_option(library: &Path, options: &[(&str, &str)]) -> String {
     let options: Vec<String> = options.iter().map(|(key, value)| format!("{key}={value}")).collect();

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use crate::alert_log::{self, Record};
 use crate::installation::{Installation, source_root};
+use crate::kubernetes::Kubernetes;
 use crate::oracle;
 use crate::ports;
 use crate::process::{Guard, Process};
@@ -40,6 +41,8 @@ pub struct Builder {
     task_manager_settings: Vec<(String, String)>,
     zookeeper_port: u16,
     user: Option<u32>,
+    installer: Vec<String>,
+    wrapper: Vec<String>,
     wrapper_of: BTreeMap<usize, Vec<String>>,
     remove_when_killed: bool,
 }
@@ -102,6 +105,22 @@ impl Builder {
     pub fn task_manager_setting(mut self, key: &str, value: &str) -> Self {
         self.task_manager_settings.push((key.to_owned(), value.to_owned()));
         self
+    }
+
+    /// Before the start this command, with a Flink home as its last argument, is run for each process of Flink.
+    pub fn installer(mut self, words: &[&str]) -> Self {
+        self.installer = words.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    /// Kubernetes keeps the leaders, and every process of Flink runs as in a pod.
+    ///
+    /// # Errors
+    /// Where a file for Flink cannot be written.
+    pub fn kubernetes(mut self, kubernetes: &Kubernetes) -> Result<Self> {
+        self.high_availability = HighAvailability::Kubernetes;
+        self.wrapper = kubernetes.pod();
+        Ok(self.setting("kubernetes.config.file", &kubernetes.kubeconfig()?.display().to_string()))
     }
 
     /// Words to put before the command of one TaskManager, such as `unshare --mount`.
@@ -366,6 +385,8 @@ impl Cluster {
             task_manager_settings: Vec::new(),
             zookeeper_port: ports::free(),
             user: None,
+            installer: Vec::new(),
+            wrapper: Vec::new(),
             wrapper_of: BTreeMap::new(),
             remove_when_killed: false,
         }
@@ -506,7 +527,7 @@ impl Cluster {
             cluster_id: &builder.cluster_id,
             more: &builder.settings,
         };
-        let make = Maker { shared: &shared, user: builder.user, guard: &guard };
+        let make = Maker { shared: &shared, wrapper: &builder.wrapper, user: builder.user, guard: &guard };
         let zookeeper =
             (builder.high_availability == HighAvailability::ZooKeeper).then(|| make.zookeeper()).transpose()?;
         let job_managers = (0..2)
@@ -517,10 +538,15 @@ impl Cluster {
             .map(|index| {
                 let options = builder.java_options_of.get(&index).unwrap_or(&builder.java_options);
                 let mut server = make.task_manager(index, rpc_port, options, &builder.task_manager_settings)?;
-                server.wrapper = builder.wrapper_of.get(&index).cloned().unwrap_or_default();
+                server.wrapper = builder.wrapper_of.get(&index).unwrap_or(&builder.wrapper).clone();
                 Ok(server)
             })
             .collect::<Result<Vec<_>>>()?;
+        if !builder.installer.is_empty() {
+            for server in job_managers.iter().chain(&task_managers) {
+                install(&builder.installer, &builder.installation, &server.folder)?;
+            }
+        }
         if let Some(user) = builder.user {
             hand_over(&folder, user)?;
         }
@@ -537,11 +563,12 @@ impl Drop for Cluster {
 }
 
 /// What both kinds of JobManager log when they stand for election: 1.14 as `ZooKeeperLeaderElectionDriver`, 1.15 on as
-/// `ZooKeeperMultipleComponentLeaderElectionDriver`, 1.18 on again by the first name.
+/// `ZooKeeperMultipleComponentLeaderElectionDriver`, 1.18 on again by the first name; with Kubernetes the same words.
 const ELECTION_STARTED: &str = "LeaderElectionDriver";
 
 struct Maker<'a> {
     shared: &'a Shared<'a>,
+    wrapper: &'a [String],
     user: Option<u32>,
     guard: &'a Arc<Guard>,
 }
@@ -587,6 +614,7 @@ impl Maker<'_> {
         let settings = settings::job_manager(self.shared, rest_port, rpc_port, java_options);
         let mut server = self.flink(&name, "jobmanager.sh", &settings)?;
         (server.rest_port, server.rpc_port) = (rest_port, rpc_port);
+        server.wrapper = self.wrapper.to_vec();
         Ok(server)
     }
 
@@ -636,6 +664,21 @@ impl Maker<'_> {
             process: None,
         }
     }
+}
+
+/// Runs an installer on what a process of Flink sees as its home: jars and scripts of all, a configuration of its own.
+fn install(words: &[String], installation: &Installation, folder: &Path) -> Result<()> {
+    let home = folder.join("home");
+    fs::create_dir(&home)?;
+    for name in ["bin", "lib"] {
+        std::os::unix::fs::symlink(installation.flink_home.join(name), home.join(name))?;
+    }
+    std::os::unix::fs::symlink(folder.join("conf"), home.join("conf"))?;
+    let output = Command::new(&words[0]).args(&words[1..]).arg(&home).output()?;
+    if !output.status.success() {
+        bail!("{words:?} {}: {}", home.display(), String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
 }
 
 fn daemon_pid(folder: &Path) -> Result<i32> {

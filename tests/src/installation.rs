@@ -86,6 +86,14 @@ pub fn agent_libraries() -> Result<(PathBuf, PathBuf)> {
     Ok((beside("before-agent", "asm.jar")?, beside("byte-buddy-agent", "byte-buddy.jar")?))
 }
 
+/// The same by Byte Buddy (`tests/java/ByteBuddyAgent.java`).
+///
+/// # Errors
+/// Where Byte Buddy cannot be fetched.
+pub fn byte_buddy_agent() -> Result<PathBuf> {
+    path(&ask(&["byte-buddy-agent"])?, "jar")
+}
+
 /// The root of the source tree.
 pub fn source_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace").to_owned()

@@ -8,6 +8,7 @@ pub mod bench;
 pub mod chaos;
 pub mod cluster;
 pub mod installation;
+pub mod kubernetes;
 pub mod listener;
 pub mod mail;
 pub mod oracle;

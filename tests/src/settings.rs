@@ -7,12 +7,15 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use crate::installation::Installation;
+use crate::kubernetes::NAMESPACE;
 
 /// Who keeps the leaders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HighAvailability {
     /// Flink's own ZooKeeper.
     ZooKeeper,
+    /// ConfigMaps of the Kubernetes API.
+    Kubernetes,
     /// Nobody: one leader for good.
     None,
 }
@@ -29,6 +32,12 @@ pub enum Timeouts {
 }
 
 impl Timeouts {
+    /// (lease, time to renew it, pause between two tries) of Kubernetes in milliseconds; none where Flink's own hold, which
+    /// are 15, 15 and 5 s.
+    fn of_kubernetes_in_ms(self) -> Option<(u32, u32, u32)> {
+        (self == Timeouts::Short).then_some((3000, 2000, 500))
+    }
+
     /// (ZooKeeper session, heartbeat interval, heartbeat timeout) in milliseconds; none where Flink's own hold.
     fn in_ms(self) -> Option<(u32, u32, u32)> {
         match self {
@@ -66,7 +75,7 @@ pub fn job_manager(shared: &Shared, rest_port: u16, rpc_port: u16, java_options:
     let mut settings = common(shared);
     let rpc_key = match shared.high_availability {
         HighAvailability::ZooKeeper => "high-availability.jobmanager.port",
-        HighAvailability::None => "jobmanager.rpc.port",
+        HighAvailability::Kubernetes | HighAvailability::None => "jobmanager.rpc.port",
     };
     set(
         &mut settings,
@@ -192,9 +201,30 @@ fn common(shared: &Shared) -> BTreeMap<String, String> {
             ],
         );
     }
+    // Flink 1.x takes bare milliseconds only where 2.x wants a unit.
+    let ms = |count: u32| if version >= (2, 0) { format!("{count}ms") } else { count.to_string() };
+    if shared.high_availability == HighAvailability::Kubernetes {
+        let (key, value) = match version {
+            (2.., _) | (1, 17..) => ("high-availability.type", "kubernetes"),
+            _ => ("high-availability", "org.apache.flink.kubernetes.highavailability.KubernetesHaServicesFactory"),
+        };
+        set(
+            &mut settings,
+            &[
+                (key, value),
+                ("high-availability.storageDir", &url("high-availability")),
+                ("kubernetes.cluster-id", shared.cluster_id),
+                ("kubernetes.namespace", NAMESPACE),
+            ],
+        );
+        if let Some((lease, renew, retry)) = shared.timeouts.of_kubernetes_in_ms() {
+            let key = |name: &str| format!("high-availability.kubernetes.leader-election.{name}");
+            for (name, count) in [("lease-duration", lease), ("renew-deadline", renew), ("retry-period", retry)] {
+                settings.insert(key(name), format!("{count} ms"));
+            }
+        }
+    }
     if let Some((session, heartbeat, heartbeat_timeout)) = shared.timeouts.in_ms() {
-        // Flink 1.x takes bare milliseconds only, 2.x wants a unit.
-        let ms = |count: u32| if version >= (2, 0) { format!("{count}ms") } else { count.to_string() };
         let client = |key: &str| format!("high-availability.zookeeper.client.{key}");
         set(
             &mut settings,

@@ -5,14 +5,14 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use leaderwatch_tests::installation::{Installation, before_agent};
+use leaderwatch_tests::installation::{Installation, before_agent, byte_buddy_agent};
 use leaderwatch_tests::mail::{MailReceiver, Security};
 use leaderwatch_tests::watched::LIMIT;
 use leaderwatch_tests::webhook::WebhookReceiver;
 use leaderwatch_tests::{agent, alert_log, cluster::Cluster, wait};
 
-/// TaskManagers: strict without the agent, strict with it, another agent before ours, and that agent having loaded the
-/// hooked classes before ours was told that the VM is there.
+/// TaskManagers: strict without the agent, strict with it, another agent before ours (by Byte Buddy), and one that loaded the
+/// hooked classes before ours was told that the VM is there (by ASM).
 const STRICT_ALONE: usize = 0;
 const STRICT: usize = 1;
 const AFTER_OTHER: usize = 2;
@@ -24,14 +24,15 @@ fn checked_jvms_and_other_agents(version: &str) {
     let mail = MailReceiver::start(Security::Plain).unwrap();
     let ours = agent::telling(&webhook, &mail, &[]).unwrap();
     let strict = "-Xverify:all -Xcheck:jni";
-    let other = format!("-javaagent:{}", before_agent().unwrap().display());
+    let by_asm = format!("-javaagent:{}=early", before_agent().unwrap().display());
+    let by_byte_buddy = format!("-javaagent:{}", byte_buddy_agent().unwrap().display());
     let mut cluster = Cluster::builder(&installation)
         .task_managers(4)
         .setting("taskmanager.numberOfTaskSlots", "1")
         .java_options_of(STRICT_ALONE, strict)
         .java_options_of(STRICT, &format!("{strict} {ours}"))
-        .java_options_of(AFTER_OTHER, &format!("{other} {ours}"))
-        .java_options_of(AFTER_EARLY, &format!("{other}=early {ours}"))
+        .java_options_of(AFTER_OTHER, &format!("{by_byte_buddy} {ours}"))
+        .java_options_of(AFTER_EARLY, &format!("{by_asm} {ours}"))
         .start()
         .unwrap();
     // One slot each: a job on every TaskManager.
@@ -53,10 +54,9 @@ fn checked_jvms_and_other_agents(version: &str) {
     };
     let more: Vec<String> = complaints(STRICT).difference(&complaints(STRICT_ALONE)).cloned().collect();
     assert_eq!(more, Vec::<String>::new(), "-Xverify:all -Xcheck:jni says more with the agent");
-    for index in [AFTER_OTHER, AFTER_EARLY] {
+    for (index, name) in [(AFTER_OTHER, "ByteBuddyAgent"), (AFTER_EARLY, "BeforeAgent")] {
         let console = cluster.task_managers[index].console();
-        assert!(console.contains("BeforeAgent: rewrote"), "the other agent works");
-        assert!(console.contains("BeforeAgent: notifyLeaderAddress was called"), "the other agent's hook works");
+        assert!(console.contains(&format!("{name}: notifyLeaderAddress was called")), "the other agent's hook works");
         assert!(
             !console.contains("NoClassDefFoundError")
                 && !cluster.task_managers[index].log().contains("NoClassDefFoundError")

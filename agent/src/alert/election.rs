@@ -664,6 +664,24 @@ mod tests {
         assert_eq!(raised[0].members.len(), 2);
     }
 
+    /// Up to Flink 1.14 each component has an election of its own, and they may be won by different JobManagers: what they
+    /// share is where the old leader was.
+    #[test]
+    fn before_one_id_for_all_seats_that_went_to_different_job_managers_are_one_alert() {
+        let mut play = Play::new(false);
+        let dispatcher = SeatKey::cluster(Component::Dispatcher);
+        let job = SeatKey::job(JobId(1));
+        play.moved(dispatcher, leader(11, "a"), leader(21, "b"));
+        play.pass(Duration::from_secs(1));
+        play.moved(job, leader(12, "a"), leader(22, "b"));
+        play.moved(RESOURCE_MANAGER, leader(10, "a"), leader(20, "c"));
+        play.pass(Duration::from_secs(60));
+        let raised = play.raised();
+        assert_eq!(raised.len(), 1);
+        assert_eq!(raised[0].id, alert_id("failover", None, "orders", SessionId(20)));
+        assert_eq!(seats(raised[0]), [RESOURCE_MANAGER, job, dispatcher]);
+    }
+
     #[test]
     fn before_one_id_for_all_an_address_that_comes_back_is_another_election() {
         let mut play = Play::new(false);

@@ -67,7 +67,9 @@ impl KubernetesStore {
         Ok(KubernetesStore::new(base, Path::new(SERVICE_ACCOUNT), namespace, cluster, resolver))
     }
 
-    pub(super) fn new(
+    /// Claims of a Flink cluster in a namespace, by an API server and the folder of a service account's files (`token`,
+    /// `ca.crt`).
+    pub fn new(
         base: SecretUrl,
         credentials: &Path,
         namespace: &str,
