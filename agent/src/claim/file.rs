@@ -14,7 +14,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,6 +25,8 @@ use super::store::{Answering, Entry, Store, StoreError, Version, Written};
 
 /// Content of the last generation of a deleted document; no claim looks so.
 const GONE: &[u8] = b"deleted";
+/// Agents of one cluster run as one user, or share a group by the umask of whoever made the folder above.
+const FOLDER_MODE: u32 = 0o770;
 /// How many generations are kept. Others may write some before a writer looks at what it wrote, which must not be taken
 /// for being behind.
 const KEPT: u64 = 64;
@@ -123,7 +125,7 @@ impl Store for FileStore {
 
     fn time(&self) -> Answering<'_, Timestamp> {
         self.blocking(|folder| {
-            fs::create_dir_all(folder)?;
+            make_folder(folder)?;
             let path = folder.join(temporary_name());
             let modified = File::create_new(&path).and_then(|mut file| {
                 // Written to, since the time of a creation may be the client's.
@@ -181,7 +183,7 @@ impl Document {
 
     /// Writes the generation after `last`, if that is the newest.
     fn write(&self, last: u64, content: &[u8]) -> io::Result<Written> {
-        fs::create_dir_all(&self.folder)?;
+        make_folder(&self.folder)?;
         let next = last + 1;
         let unfinished = self.folder.join(temporary_name());
         let placed = self.place(&unfinished, &self.path(next), content);
@@ -233,6 +235,11 @@ impl Document {
             let _ = fs::remove_dir(&self.folder);
         }
     }
+}
+
+/// Others have no business in it: it holds what messages tell.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)
 }
 
 /// For file systems without hard links: others may read it half written, and take it for a claim that they do not know.
