@@ -37,7 +37,7 @@ pub fn store(settings: &Settings, env: &dyn Environment, report: &Arc<dyn Report
 
 /// Where leaders are remembered: in the store that the agents share, else in this agent's own state folder.
 pub fn memory(store: Option<Arc<dyn Store>>, settings: &Settings) -> Memory {
-    let own = || Arc::new(FileStore::new(super::state_folder(settings).join(LEADERS_FOLDER)));
+    let own = || Arc::new(FileStore::private(super::state_folder(settings).join(LEADERS_FOLDER)));
     Memory::new(store.unwrap_or_else(|| own()), settings.alert.remember_for)
 }
 

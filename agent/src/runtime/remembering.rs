@@ -144,7 +144,7 @@ impl Remembering {
             }
         }
         // At the end there is nobody any more to answer to.
-        if end.is_none() && !first_sights.is_empty() {
+        if end.is_none() && self.remembers() && !first_sights.is_empty() {
             self.judge(first_sights, known).await;
         }
         end
@@ -194,6 +194,9 @@ impl Remembering {
 
     /// Has remembered who leads, where that has changed or was not said for a while.
     async fn look_at_board(&self, known: &mut Known) {
+        if !self.remembers() {
+            return;
+        }
         let sights = self.sights(&known.own);
         let is_known = known
             .written
@@ -205,6 +208,11 @@ impl Remembering {
         if self.ask(self.memory.saw(&sights), known).await.is_some() {
             known.written = Some((sights, Instant::now()));
         }
+    }
+
+    /// Whether the user wants it.
+    fn remembers(&self) -> bool {
+        !self.remember_for.is_zero()
     }
 
     /// Who leads, the cluster's own seats first.
@@ -235,8 +243,12 @@ impl Remembering {
             let _ = self.memory.ended_in_order(&own).await;
             return;
         }
-        let seen: Vec<SessionId> = self.sights(&own).into_iter().map(|sight| sight.leader.id).collect();
-        if !seen.is_empty() {
+        // The one that was lost a moment ago, too: it may end with the cluster.
+        let seats = self.board.seats().into_iter();
+        let seen: Vec<SessionId> = seats
+            .filter_map(|seat| seat.standing().last_leader().filter(|leader| counts(leader)).map(|leader| leader.id))
+            .collect();
+        if self.remembers() && !seen.is_empty() {
             let _ = self.memory.left(&seen).await;
         }
     }
@@ -396,6 +408,24 @@ mod tests {
         let after = Agent::start(&store);
         after.sees(RESOURCE_MANAGER, 2).await;
         after.sees(SeatKey::job(JobId(1)), 2).await;
+        assert_eq!(after.moves(), []);
+    }
+
+    /// As where the JobManager ends before the TaskManager does.
+    #[tokio::test(start_paused = true)]
+    async fn a_leader_that_was_lost_before_the_end_is_left_too() {
+        let store = MemoryStore::default();
+        let task_manager = Agent::start(&store);
+        task_manager.sees(RESOURCE_MANAGER, 1).await;
+        let at = ManualClock::default().now();
+        task_manager.board.observe(&Observation {
+            seat: RESOURCE_MANAGER,
+            announcement: Announcement::Leader(None),
+            at,
+        });
+        task_manager.ends(true).await;
+        let after = Agent::start(&store);
+        after.sees(RESOURCE_MANAGER, 2).await;
         assert_eq!(after.moves(), []);
     }
 
