@@ -160,7 +160,8 @@ impl<W: Write> Log<W> {
     fn deliveries(&mut self, cluster: &str, id: &str) -> io::Result<()> {
         for taskmanager in 2..=self.taskmanagers {
             let by = format!("{cluster}-taskmanager-1-1 delivered it");
-            self.write(cluster, taskmanager, Event::AlertSuppressed { alert_id: id.to_owned(), by })?;
+            let (alert_id, target) = (id.to_owned(), Some("ops-chat".to_owned()));
+            self.write(cluster, taskmanager, Event::AlertSuppressed { alert_id, target, by })?;
         }
         for target in ["ops-chat", "mail"] {
             let (alert_id, target) = (id.to_owned(), target.to_owned());

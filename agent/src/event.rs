@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::alert::{Alert, Member};
+use crate::alert::{Alert, Class, Member};
 use crate::leadership::{Component, JobId, SessionId};
 use crate::process::Role;
 
@@ -167,7 +167,15 @@ pub enum Event {
     #[serde(rename = "alert.failed")]
     AlertFailed { alert_id: String, target: String, attempts: u32, reason: String },
     #[serde(rename = "alert.suppressed")]
-    AlertSuppressed { alert_id: String, by: String },
+    AlertSuppressed {
+        alert_id: String,
+        /// The target; absent where it holds for all.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        target: Option<String>,
+        by: String,
+    },
+    #[serde(rename = "alert.resolved")]
+    AlertResolved { alert_id: String, resolves: Class },
     #[serde(rename = "agent.problem")]
     AgentProblem { what: String, reason: String },
     #[serde(rename = "agent.stopped")]

@@ -257,6 +257,7 @@ sys.stdin.read()
                 timeout: Duration::from_secs(20),
                 tls: TlsSettings { ca_file: Some(self.ca_file.clone()), client_certificate: None },
                 server_name: None,
+                proxy: None,
             };
             Email::new(settings, Resolver::default()).unwrap()
         }

@@ -7,7 +7,7 @@ use std::ptr::{self, NonNull};
 use jni::sys::{JavaVM, jclass, jint, jobject};
 use jvmti_sys::{
     JVMTI_VERSION_1_2, JvmtiCapabilities, JvmtiEnv, JvmtiError, JvmtiEvent, JvmtiEventCallbacks, JvmtiEventMode,
-    JvmtiPhase,
+    JvmtiPhase, JvmtiThreadInfo,
 };
 
 /// An environment of this JVM. Valid until it is disposed of or the JVM is gone; usable on any thread of the JVM.
@@ -79,6 +79,15 @@ impl Jvmti {
         unsafe { call!(self, GetSystemProperty, name.as_ptr(), &raw mut value) }.ok()?;
         // SAFETY: on success `value` is a text that ends with a null and belongs to us.
         unsafe { self.take_text(value) }
+    }
+
+    /// The current thread's name; none where the JVM does not tell.
+    pub fn current_thread_name(self) -> Option<String> {
+        let mut info = JvmtiThreadInfo::none();
+        // SAFETY: a null thread means the current one, and `info` is a valid place.
+        unsafe { call!(self, GetThreadInfo, ptr::null_mut(), &raw mut info) }.ok()?;
+        // SAFETY: on success the name is a text that ends with a null and belongs to us.
+        unsafe { self.take_text(info.name) }
     }
 
     /// Whether Java code may run: from VMInit to VMDeath.

@@ -142,12 +142,21 @@ unsafe extern "system" fn vm_init(jvmti: *mut JvmtiEnv, jni: *mut JNIEnv, _threa
     });
 }
 
-unsafe extern "system" fn vm_death(_jvmti: *mut JvmtiEnv, _jni: *mut JNIEnv) {
+unsafe extern "system" fn vm_death(jvmti: *mut JvmtiEnv, _jni: *mut JNIEnv) {
     crate::guarded(|| {
         if let Some(agent) = agent() {
-            agent.stop();
+            // SAFETY: the JVM passes its environment.
+            let thread = unsafe { Jvmti::from_raw(jvmti) }.and_then(Jvmti::current_thread_name);
+            agent.stop(thread.as_deref().is_some_and(ends_in_order));
         }
     });
+}
+
+/// Whether a JVM that is ended by a thread of this name ends in order: asked by a signal, for which the JVM starts a thread
+/// (`jdk.internal.misc.Signal`), or by itself, when Flink's main method has nothing more to do. A fatal error in Flink
+/// calls `System.exit` on whatever thread it happens.
+fn ends_in_order(thread: &str) -> bool {
+    matches!(thread, "SIGTERM handler" | "SIGINT handler" | "SIGHUP handler" | "main" | "DestroyJavaVM")
 }
 
 /// `kill -3`, on the JVM's thread for signals, after the thread dump.

@@ -30,6 +30,7 @@ const START_LIMIT: Duration = Duration::from_secs(240);
 #[derive(Debug, Clone)]
 pub struct Builder {
     installation: Installation,
+    job_managers: usize,
     task_managers: usize,
     high_availability: HighAvailability,
     timeouts: Timeouts,
@@ -51,6 +52,12 @@ impl Builder {
     /// Port of the ZooKeeper server that will be started.
     pub fn zookeeper_port(&self) -> u16 {
         self.zookeeper_port
+    }
+
+    /// How many JobManagers there may be, of which one is started; 2 by default.
+    pub fn job_managers(mut self, count: usize) -> Self {
+        self.job_managers = count;
+        self
     }
 
     /// How many TaskManagers; 1 by default.
@@ -374,6 +381,7 @@ impl Cluster {
     pub fn builder(installation: &Installation) -> Builder {
         Builder {
             installation: installation.clone(),
+            job_managers: 2,
             task_managers: 1,
             high_availability: HighAvailability::ZooKeeper,
             timeouts: Timeouts::Short,
@@ -530,7 +538,7 @@ impl Cluster {
         let make = Maker { shared: &shared, wrapper: &builder.wrapper, user: builder.user, guard: &guard };
         let zookeeper =
             (builder.high_availability == HighAvailability::ZooKeeper).then(|| make.zookeeper()).transpose()?;
-        let job_managers = (0..2)
+        let job_managers = (0..builder.job_managers)
             .map(|index| make.job_manager(index, &builder.job_manager_java_options))
             .collect::<Result<Vec<_>>>()?;
         let rpc_port = job_managers[0].rpc_port;

@@ -13,10 +13,10 @@ use super::election::Elections;
 use super::flapping::{Flapping, Verdict};
 use super::model::{Alert, Class};
 use super::no_leader::NoLeader;
-use super::open::OpenAlerts;
+use super::open::{OpenAlerts, unwanted};
 use crate::clock::Moment;
 use crate::event::Event;
-use crate::leadership::{Change, SeatChange};
+use crate::leadership::{Change, SeatChange, SessionId};
 use crate::target::{Action, Notice};
 
 /// From changes of leadership to what people are told.
@@ -26,6 +26,7 @@ pub struct Alerts {
     no_leader: NoLeader,
     flapping: Flapping,
     open: OpenAlerts,
+    settings: Arc<AlertSettings>,
     /// A `no_leader` alert that a leader has ended; the election that it won goes on under its id.
     ended: Option<Alert>,
     effects: Vec<Effect>,
@@ -39,7 +40,8 @@ impl Alerts {
             elections: Elections::new(Arc::clone(&settings)),
             no_leader: NoLeader::new(Arc::clone(&settings)),
             flapping: Flapping::new(Arc::clone(&settings)),
-            open: OpenAlerts::new(settings),
+            open: OpenAlerts::new(Arc::clone(&settings)),
+            settings,
             ended: None,
             effects: Vec::new(),
         }
@@ -51,19 +53,29 @@ impl Alerts {
         self.elections.settings = Arc::clone(&settings);
         self.no_leader.settings = Arc::clone(&settings);
         self.flapping.settings = Arc::clone(&settings);
-        self.open.settings = settings;
+        self.open.settings = Arc::clone(&settings);
+        self.settings = settings;
     }
 
     /// Takes a change of a seat in.
     pub fn take(&mut self, change: &SeatChange) {
         self.elections.take(change);
         let Some(told) = self.no_leader.take(change) else { return };
+        if !self.open.has(&told.id) {
+            // It was not told, and there is nothing to go on with.
+            return;
+        }
         if matches!(change.change, Change::Moved { .. }) {
             // The election that the new leader won is told first, under the same id; that resolves it.
             self.ended = Some(told);
         } else {
             self.open.resolve(&told.id, change.at, &mut self.effects);
         }
+    }
+
+    /// The process of this leader ended in order, by its own word.
+    pub fn ended_in_order(&mut self, leader: SessionId) {
+        self.elections.ended_in_order(leader);
     }
 
     /// What was saved under `key` is on disk.
@@ -128,6 +140,11 @@ impl Alerts {
             self.effects.push(effect);
             return;
         };
+        if self.open.has(&alert.id) {
+            // A process before this one told it, and this one remembers the same move.
+            self.effects.push(Effect::Forget { saved });
+            return;
+        }
         if let Some(ended) = self.ended.take() {
             self.elections.continue_under(&alert.id, &ended.id);
             alert.id = ended.id;
@@ -140,6 +157,9 @@ impl Alerts {
             self.open.resolve(&id, now, &mut self.effects);
             self.effects.push(Effect::Forget { saved });
             return;
+        }
+        if !self.settings.wants(Class::Flapping) {
+            return self.raise(*alert, saved, now);
         }
         match self.flapping.take(&alert, now) {
             Verdict::Single => self.raise(*alert, saved, now),
@@ -157,6 +177,13 @@ impl Alerts {
     }
 
     fn raise(&mut self, alert: Alert, saved: Vec<String>, now: Moment) {
+        if !self.settings.wants(alert.class) {
+            let suppressed = unwanted(&alert.id, alert.class);
+            self.effects.push(Effect::Record(Event::AlertRaised { alert: Box::new(alert) }));
+            self.effects.push(Effect::Record(suppressed));
+            self.effects.push(Effect::Forget { saved });
+            return;
+        }
         let mut opened = Vec::new();
         self.open.opened(&alert, now, &mut opened);
         self.effects.push(Effect::Raise { alert: Box::new(alert), saved });
@@ -170,7 +197,7 @@ impl Alerts {
 
     fn suppress(&mut self, alert: &Alert, by: &Alert) {
         let by = format!("flapping {}", by.id);
-        self.effects.push(Effect::Record(Event::AlertSuppressed { alert_id: alert.id.clone(), by }));
+        self.effects.push(Effect::Record(Event::AlertSuppressed { alert_id: alert.id.clone(), target: None, by }));
     }
 }
 
@@ -178,7 +205,7 @@ impl Alerts {
 mod tests {
     use super::*;
     use crate::clock::{Clock, ManualClock};
-    use crate::leadership::{Component, Leader, SeatKey, SessionId, Verdict as Flink};
+    use crate::leadership::{Component, Leader, SeatKey, Verdict as Flink};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -199,7 +226,11 @@ mod tests {
 
     impl Play {
         fn new() -> Play {
-            let alerts = Alerts::new(AlertSettings::for_tests());
+            Play::with_classes(AlertSettings::for_tests().classes)
+        }
+
+        fn with_classes(classes: Vec<Class>) -> Play {
+            let alerts = Alerts::new(AlertSettings { classes, ..AlertSettings::for_tests() });
             Play { clock: ManualClock::default(), alerts, told: Vec::new(), saved: Default::default() }
         }
 
@@ -224,6 +255,12 @@ mod tests {
                     Effect::Notify { notice, audience } => {
                         let Notice { action, alert, .. } = *notice;
                         self.told.push(format!("{action:?} {:?} {} {audience:?}", alert.class, &alert.id[..4]));
+                    }
+                    Effect::Record(Event::AlertSuppressed { alert_id, by, .. }) if !by.starts_with("flapping") => {
+                        self.told.push(format!("suppressed {} by {by}", &alert_id[..4]));
+                    }
+                    Effect::Record(Event::AlertResolved { alert_id, resolves }) => {
+                        self.told.push(format!("over {resolves:?} {}", &alert_id[..4]));
                     }
                     Effect::Record(_) => {}
                 }
@@ -266,7 +303,7 @@ mod tests {
         play.pass(600 * SECOND);
         assert_eq!(play.told(), Vec::<String>::new());
         play.take(Change::Returned { leader: leader(1), leaderless: None });
-        assert_eq!(play.told(), [format!("Resolve Resolved {id} All")]);
+        assert_eq!(play.told(), [format!("over NoLeader {id}"), format!("Resolve Resolved {id} All")]);
         assert!(play.saved.is_empty());
     }
 
@@ -279,7 +316,8 @@ mod tests {
         play.take(moved(1, 2));
         play.pass(3 * SECOND);
         let id = id("no_leader", 1);
-        assert_eq!(play.told(), [format!("Update Failover {id} All"), format!("Resolve Resolved {id} All")]);
+        let resolved = [format!("over NoLeader {id}"), format!("Resolve Resolved {id} All")];
+        assert_eq!(play.told(), [vec![format!("Update Failover {id} All")], resolved.to_vec()].concat());
         play.pass(2000 * SECOND);
         assert_eq!(play.told(), Vec::<String>::new());
         assert!(play.saved.is_empty());
@@ -318,7 +356,7 @@ mod tests {
         assert_eq!(play.told(), [format!("raise Failover {id}")]);
         assert_eq!(play.saved.len(), 1);
         play.pass(900 * SECOND);
-        assert_eq!(play.told(), [format!("Resolve Resolved {id} All")]);
+        assert_eq!(play.told(), [format!("over Failover {id}"), format!("Resolve Resolved {id} All")]);
         assert!(play.saved.is_empty());
     }
 
@@ -334,7 +372,77 @@ mod tests {
         next.note(effects);
         assert_eq!(next.told(), Vec::<String>::new());
         next.pass(803 * SECOND);
-        assert_eq!(next.told(), [format!("Resolve Resolved {} All", id("failover", 2))]);
+        let id = id("failover", 2);
+        assert_eq!(next.told(), [format!("over Failover {id}"), format!("Resolve Resolved {id} All")]);
+    }
+
+    /// Fault: the end of every alert was told in the words for a failover's.
+    #[test]
+    fn the_end_of_an_alert_says_what_has_ended() {
+        let mut play = Play::new();
+        play.take(Change::Lost { leader: leader(1) });
+        play.pass(31 * SECOND);
+        play.alerts.take(&SeatChange {
+            seat: SeatKey::cluster(Component::ResourceManager),
+            change: Change::Returned { leader: leader(1), leaderless: None },
+            at: play.clock.now(),
+            left_out: 0,
+        });
+        let end = play.alerts.due(play.clock.now()).into_iter().find_map(|effect| match effect {
+            Effect::Notify { notice, .. } => Some(notice.alert),
+            _ => None,
+        });
+        let end = end.expect("a leader that returns ends it");
+        assert_eq!((end.class, end.resolves), (Class::Resolved, Some(Class::NoLeader)));
+        assert!(end.text.contains("has a leading JobManager again"), "{}", end.text);
+    }
+
+    #[test]
+    fn a_class_that_is_not_wanted_is_in_the_log_only() {
+        let mut play = Play::with_classes(vec![Class::NoLeader, Class::Resolved]);
+        play.take(moved(1, 2));
+        play.pass(1000 * SECOND);
+        let by = "`alert.classes`, which is without failover";
+        assert_eq!(play.told(), [format!("suppressed {} by {by}", id("failover", 2))]);
+        assert!(play.saved.is_empty());
+
+        let mut play = Play::with_classes(vec![Class::Failover]);
+        for election in 1..=4 {
+            play.take(moved(election, election + 1));
+            play.pass(5 * SECOND);
+        }
+        assert_eq!(
+            play.told(),
+            (2..=5).map(|won| format!("raise Failover {}", id("failover", won))).collect::<Vec<_>>()
+        );
+        play.take(Change::Lost { leader: leader(5) });
+        play.pass(31 * SECOND);
+        let by = "`alert.classes`, which is without no_leader";
+        assert_eq!(play.told(), [format!("suppressed {} by {by}", id("no_leader", 5))]);
+        play.take(moved(5, 6));
+        play.pass(5 * SECOND);
+        assert_eq!(play.told(), [format!("raise Failover {}", id("failover", 6))], "under its own id");
+        play.pass(1000 * SECOND);
+        let told = play.told();
+        assert_eq!(told.iter().filter(|told| told.starts_with("over Failover")).count(), 5, "{told:?}");
+        assert_eq!(told.iter().filter(|told| told.starts_with("suppressed")).count(), 5, "{told:?}");
+    }
+
+    /// Fault: what a dead process had told was told again by the next one, which remembered the same move.
+    #[test]
+    fn what_a_dead_process_told_the_next_one_does_not_tell_again() {
+        let mut play = Play::new();
+        play.take(moved(1, 2));
+        play.pass(100 * SECOND);
+        let saved: Vec<(String, Value)> = std::mem::take(&mut play.saved).into_iter().collect();
+        let mut next = Play::new();
+        next.clock.advance(101 * SECOND);
+        let effects = next.alerts.recover(saved, next.clock.now());
+        next.note(effects);
+        next.take(moved(1, 2));
+        next.pass(10 * SECOND);
+        assert_eq!(next.told(), Vec::<String>::new());
+        assert_eq!(next.saved.len(), 0, "the election is forgotten; the open alert was never this process's to save");
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct AlertSettings {
     pub namespace: Option<String>,
     /// The user's own labels.
     pub labels: BTreeMap<String, String>,
+    /// The classes that people are told of at all.
+    pub classes: Vec<Class>,
     /// How long an election gathers its members.
     pub group_wait: Duration,
     /// How long after an alert the members that came late are told.
@@ -39,6 +41,11 @@ pub struct AlertSettings {
 }
 
 impl AlertSettings {
+    /// Whether people are told of this class at all.
+    pub(super) fn wants(&self, class: Class) -> bool {
+        self.classes.contains(&class)
+    }
+
     /// An alert with what all alerts of this process have in common; its texts are still to be written.
     pub(super) fn alert(&self, class: Class, id: String, occurred_at: Timestamp) -> Alert {
         Alert {
@@ -113,12 +120,13 @@ pub enum Effect {
 
 #[cfg(test)]
 impl AlertSettings {
-    pub(super) fn for_tests() -> AlertSettings {
+    pub(crate) fn for_tests() -> AlertSettings {
         use crate::process::Role;
         AlertSettings {
             cluster: "orders".into(),
             namespace: None,
             labels: BTreeMap::new(),
+            classes: vec![Class::Failover, Class::NoLeader, Class::Flapping, Class::Resolved],
             group_wait: Duration::from_secs(2),
             group_interval: Duration::from_secs(300),
             no_leader_after: Duration::from_secs(30),

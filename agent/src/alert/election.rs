@@ -47,6 +47,9 @@ struct Move {
     at: Timestamp,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     unreachable: bool,
+    /// The old leader said that it ended in order.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    orderly: bool,
 }
 
 /// What an election's members have in common, so that the next one can be told to belong.
@@ -189,6 +192,8 @@ impl Elections {
     pub fn take(&mut self, change: &SeatChange) {
         self.follow_leaderless(change);
         match &change.change {
+            // What was first seen under this leader, and is now known to have moved to it, takes part already.
+            Change::Moved { new, .. } if self.has_taken_part(change.seat, new.id) => {}
             Change::Moved { old, new, leaderless } => {
                 let movement = self.moved(change.seat, old, new, *leaderless, change.at);
                 if let Err(movement) = self.join(Box::new(movement), change.at, None) {
@@ -219,6 +224,18 @@ impl Elections {
             }
             _ => {}
         }
+    }
+
+    /// The process of this leader ended in order, by its own word.
+    pub fn ended_in_order(&mut self, leader: SessionId) {
+        for movement in self.open.iter_mut().flat_map(|open| &mut open.moves) {
+            movement.orderly |= movement.member.old_leader.as_ref().is_some_and(|old| old.id == leader);
+        }
+    }
+
+    fn has_taken_part(&self, seat: SeatKey, new: SessionId) -> bool {
+        let groups = self.open.iter().map(|open| &open.group).chain(self.told.iter().map(|told| &told.group));
+        groups.into_iter().any(|group| group.seats.contains(&seat) && group.new_ids.contains(&new))
     }
 
     /// The part named `key` is on disk.
@@ -297,7 +314,7 @@ impl Elections {
             joined: false,
         };
         let leaderless_ms = leaderless.map(|gap| u64::try_from(gap.as_millis()).unwrap_or(u64::MAX));
-        Move { member, leaderless_ms, at: at.wall, unreachable: self.unreachable == Some(old.id) }
+        Move { member, leaderless_ms, at: at.wall, unreachable: self.unreachable == Some(old.id), orderly: false }
     }
 
     /// Adds a move to the election that it belongs to: one that still gathers, or one that was told and opened no longer
@@ -356,7 +373,9 @@ impl Elections {
     /// An election that this process told itself is not told again for the one that died.
     fn raise_unless_told(&mut self, open: Open) -> Effect {
         let id = self.alert(&open).id;
-        if self.told.iter().any(|told| told.alert.id == id) {
+        let is_told = self.told.iter().any(|told| told.alert.id == id);
+        // What this process remembers of the same election is still gathering.
+        if is_told || self.open.iter().any(|gathering| self.alert(gathering).id == id) {
             return Effect::Forget { saved: open.saved_parts };
         }
         self.raise(open)
@@ -441,7 +460,7 @@ fn first_seen(seat: SeatKey, leader: &Leader, at: Moment) -> Move {
         new_leader: Some(leader.clone()),
         joined: true,
     };
-    Move { member, leaderless_ms: None, at: at.wall, unreachable: false }
+    Move { member, leaderless_ms: None, at: at.wall, unreachable: false, orderly: false }
 }
 
 /// The move that speaks for the election: the ResourceManager's, else the first in the order of seats.
@@ -463,6 +482,9 @@ fn same_place(one: &Option<Leader>, other: &Option<Leader>) -> Option<bool> {
 }
 
 fn cause(first: &Move) -> Option<Cause> {
+    if first.orderly {
+        return Some(Cause::OrderlyStop);
+    }
     if first.unreachable {
         return Some(Cause::Unreachable);
     }
@@ -771,5 +793,33 @@ mod tests {
         assert_eq!(cause_of(vec![moved(None)]), None);
         assert_eq!(cause_of(vec![moved(Some(Duration::from_secs(1)))]), Some(Cause::Revoked));
         assert_eq!(cause_of(vec![unreachable, moved(None)]), Some(Cause::Unreachable));
+    }
+
+    #[test]
+    fn an_orderly_stop_is_the_cause_where_the_old_leader_said_so_in_time() {
+        for (said, cause) in [(1, Some(Cause::OrderlyStop)), (7, Some(Cause::Revoked))] {
+            let mut play = Play::new(true);
+            let leaderless = Some(Duration::from_millis(10));
+            play.take(RESOURCE_MANAGER, Change::Moved { old: leader(1, "a"), new: leader(2, "b"), leaderless });
+            play.pass(Duration::from_secs(1));
+            play.elections.ended_in_order(SessionId(said));
+            play.pass(Duration::from_secs(5));
+            assert_eq!(play.raised()[0].cause, cause);
+        }
+    }
+
+    /// A job that joined, and is then remembered under the old leader, is no second election.
+    #[test]
+    fn a_seat_moves_to_one_leader_once() {
+        let mut play = Play::new(true);
+        let job = SeatKey::job(JobId(7));
+        play.moved(RESOURCE_MANAGER, leader(1, "a"), leader(2, "b"));
+        play.take(job, Change::Elected { leader: leader(2, "b") });
+        play.moved(job, leader(1, "a"), leader(2, "b"));
+        play.pass(Duration::from_secs(10));
+        play.moved(job, leader(1, "a"), leader(2, "b"));
+        play.pass(Duration::from_secs(1000));
+        assert_eq!(play.raised().len(), 1);
+        assert_eq!(seats(play.raised()[0]), [RESOURCE_MANAGER, job]);
     }
 }

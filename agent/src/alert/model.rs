@@ -24,6 +24,19 @@ pub enum Class {
     Test,
 }
 
+impl Class {
+    /// The name in alerts, in the alert log and in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Failover => "failover",
+            Class::NoLeader => "no_leader",
+            Class::Flapping => "flapping",
+            Class::Resolved => "resolved",
+            Class::Test => "test",
+        }
+    }
+}
+
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

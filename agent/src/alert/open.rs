@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::effect::{AlertSettings, Audience, Effect};
 use super::model::{Alert, Class, Severity};
 use crate::clock::Moment;
+use crate::event::Event;
 use crate::target::{Action, Notice};
 
 /// What names of open alerts on disk begin with.
@@ -52,10 +53,23 @@ impl OpenAlerts {
         }
     }
 
+    /// Whether the alert of this id was told and is not over.
+    pub fn has(&self, id: &str) -> bool {
+        self.open.contains_key(id)
+    }
+
     /// What the alert told has ended.
     pub fn resolve(&mut self, id: &str, now: Moment, effects: &mut Vec<Effect>) {
         let Some(OpenAlert { alert, .. }) = self.open.remove(id) else { return };
-        let mut resolved = Alert { class: Class::Resolved, severity: Severity::Info, occurred_at: now.wall, ..alert };
+        effects.push(Effect::Record(Event::AlertResolved { alert_id: id.to_owned(), resolves: alert.class }));
+        if !self.settings.wants(Class::Resolved) {
+            effects.push(Effect::Record(unwanted(id, Class::Resolved)));
+            effects.push(Effect::Forget { saved: vec![key(id)] });
+            return;
+        }
+        let resolves = Some(alert.class);
+        let (class, severity) = (Class::Resolved, Severity::Info);
+        let mut resolved = Alert { class, resolves, severity, occurred_at: now.wall, ..alert };
         self.settings.texts.write(&mut resolved);
         let message_id = format!("{id}-resolved");
         let notice = Notice { message_id, action: Action::Resolve, alert: resolved };
@@ -87,6 +101,12 @@ impl OpenAlerts {
         self.open.entry(alert.id.clone()).or_insert(OpenAlert { alert: alert.clone(), resolves_at });
         Some(alert)
     }
+}
+
+/// The line of the alert log for an alert of a class that people are not told of.
+pub(super) fn unwanted(id: &str, class: Class) -> Event {
+    let by = format!("`alert.classes`, which is without {}", class.name());
+    Event::AlertSuppressed { alert_id: id.to_owned(), target: None, by }
 }
 
 fn key(id: &str) -> String {

@@ -64,6 +64,11 @@ impl Pauses {
         Self { settings, current: None, untold: BTreeSet::new() }
     }
 
+    /// Goes on with other settings.
+    pub fn reconfigure(&mut self, settings: AlertSettings) {
+        self.settings = Arc::new(settings);
+    }
+
     /// The pause file has changed; none: it is gone.
     pub fn set(&mut self, pause: Option<Pause>, now: Moment) {
         match (pause, &mut self.current) {
@@ -148,7 +153,7 @@ impl Pauses {
         let (id, by) = (alert.id.clone(), current.by());
         let body = serde_json::to_value(Saved { pause: current.pause.clone(), alert: alert.clone() });
         left.push(Effect::Record(Event::AlertRaised { alert: Box::new(alert.clone()) }));
-        left.push(Effect::Record(Event::AlertSuppressed { alert_id: id.clone(), by }));
+        left.push(Effect::Record(Event::AlertSuppressed { alert_id: id.clone(), target: None, by }));
         // What is made of strings and numbers always has a JSON form.
         left.extend(body.ok().map(|body| Effect::Save { key: key(&id), body }));
         left.push(Effect::Forget { saved });
@@ -159,7 +164,7 @@ impl Pauses {
     fn suppressed(&self, id: &str) -> Effect {
         let by =
             self.current.as_ref().map_or_else(|| "pause: it was not told during the pause".to_owned(), Current::by);
-        Effect::Record(Event::AlertSuppressed { alert_id: id.to_owned(), by })
+        Effect::Record(Event::AlertSuppressed { alert_id: id.to_owned(), target: None, by })
     }
 
     fn sum_up(&mut self, ended: Current, now: Moment) -> Vec<Effect> {
@@ -285,7 +290,7 @@ mod tests {
             .map(|effect| match effect {
                 Effect::Raise { alert, .. } => format!("raise {}", alert.id),
                 Effect::Notify { notice, .. } => format!("{:?} {}", notice.action, notice.alert.title),
-                Effect::Record(Event::AlertSuppressed { alert_id, by }) => format!("suppressed {alert_id} by {by}"),
+                Effect::Record(Event::AlertSuppressed { alert_id, by, .. }) => format!("suppressed {alert_id} by {by}"),
                 Effect::Record(Event::AlertRaised { alert }) => format!("recorded {}", alert.title),
                 Effect::Record(_) => "recorded".into(),
                 Effect::Save { key, .. } => format!("save {key}"),

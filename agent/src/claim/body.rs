@@ -12,6 +12,8 @@ use crate::target::Notice;
 
 /// What the names of claims begin with.
 pub(super) const CLAIM_PREFIX: &str = "claim-";
+/// What the names of claims on saying that the agents live begin with.
+const BEAT_PREFIX: &str = "beat-";
 /// Hexadecimal digits of a claim's name.
 const NAME_DIGITS: usize = 32;
 /// Bounds of a lease that another agent wrote.
@@ -110,8 +112,20 @@ pub fn claim_name(message_id: &str, target: &str) -> String {
     // A separator that no message id holds.
     hash.update(&[0]);
     hash.update(target.as_bytes());
-    let digits: String = hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{CLAIM_PREFIX}{}", &digits[..NAME_DIGITS])
+    format!("{CLAIM_PREFIX}{}", digits(hash))
+}
+
+/// Name of the claim on saying to a target that the agents live: the same in every agent.
+pub fn beat_name(target: &str) -> String {
+    let mut hash = ring::digest::Context::new(&ring::digest::SHA256);
+    hash.update(target.as_bytes());
+    format!("{BEAT_PREFIX}{}", digits(hash))
+}
+
+fn digits(hash: ring::digest::Context) -> String {
+    let mut digits: String = hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.truncate(NAME_DIGITS);
+    digits
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,6 +25,9 @@ use super::store::{Answering, Entry, Store, StoreError, Version, Written};
 
 /// Content of the last generation of a deleted document; no claim looks so.
 const GONE: &[u8] = b"deleted";
+/// Modes of folders: agents of one cluster run as one user, or as users of one group, which the umask of them decides.
+const SHARED_MODE: u32 = 0o770;
+const PRIVATE_MODE: u32 = 0o700;
 /// How many generations are kept. Others may write some before a writer looks at what it wrote, which must not be taken
 /// for being behind.
 const KEPT: u64 = 64;
@@ -35,13 +38,19 @@ const READS: usize = 16;
 #[derive(Debug, Clone)]
 pub struct FileStore {
     folder: Arc<Path>,
+    mode: u32,
     one_at_a_time: Arc<Semaphore>,
 }
 
 impl FileStore {
     /// Claims below a folder, which is made when it is needed.
     pub fn new(folder: impl Into<PathBuf>) -> FileStore {
-        FileStore { folder: folder.into().into(), one_at_a_time: Arc::new(Semaphore::new(1)) }
+        FileStore { folder: folder.into().into(), mode: SHARED_MODE, one_at_a_time: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// The same, for the agents of one user only.
+    pub fn private(folder: impl Into<PathBuf>) -> FileStore {
+        FileStore { mode: PRIVATE_MODE, ..FileStore::new(folder) }
     }
 
     /// Does something on a thread that may wait for the disk.
@@ -68,9 +77,9 @@ impl Store for FileStore {
     }
 
     fn create<'a>(&'a self, name: &'a str, body: &'a [u8]) -> Answering<'a, Written> {
-        let (name, body) = (name.to_owned(), body.to_vec());
+        let (name, body, mode) = (name.to_owned(), body.to_vec(), self.mode);
         self.blocking(move |folder| {
-            let document = Document::new(folder, &name);
+            let document = Document::new(folder, &name, mode);
             match document.newest()? {
                 Some((_, content)) if content != GONE => Ok(Written::Refused),
                 newest => document.write(newest.map_or(0, |(generation, _)| generation), &body),
@@ -79,17 +88,17 @@ impl Store for FileStore {
     }
 
     fn read<'a>(&'a self, name: &'a str) -> Answering<'a, Option<Entry>> {
-        let name = name.to_owned();
+        let (name, mode) = (name.to_owned(), self.mode);
         self.blocking(move |folder| {
-            let newest = Document::new(folder, &name).newest()?.filter(|(_, content)| content != GONE);
+            let newest = Document::new(folder, &name, mode).newest()?.filter(|(_, content)| content != GONE);
             Ok(newest.map(|(generation, body)| Entry { version: version_of(generation, &body), body }))
         })
     }
 
     fn swap<'a>(&'a self, name: &'a str, version: &'a Version, body: &'a [u8]) -> Answering<'a, Written> {
-        let (name, version, body) = (name.to_owned(), version.clone(), body.to_vec());
+        let (name, version, body, mode) = (name.to_owned(), version.clone(), body.to_vec(), self.mode);
         self.blocking(move |folder| {
-            let document = Document::new(folder, &name);
+            let document = Document::new(folder, &name, mode);
             match document.generation_of(&version)? {
                 Some(generation) => document.write(generation, &body),
                 None => Ok(Written::Refused),
@@ -98,9 +107,9 @@ impl Store for FileStore {
     }
 
     fn delete<'a>(&'a self, name: &'a str, version: &'a Version) -> Answering<'a, bool> {
-        let (name, version) = (name.to_owned(), version.clone());
+        let (name, version, mode) = (name.to_owned(), version.clone(), self.mode);
         self.blocking(move |folder| {
-            let document = Document::new(folder, &name);
+            let document = Document::new(folder, &name, mode);
             let Some(generation) = document.generation_of(&version)? else { return Ok(false) };
             let is_ours = matches!(document.write(generation, GONE)?, Written::Done(_));
             if is_ours {
@@ -122,8 +131,9 @@ impl Store for FileStore {
     }
 
     fn time(&self) -> Answering<'_, Timestamp> {
-        self.blocking(|folder| {
-            fs::create_dir_all(folder)?;
+        let mode = self.mode;
+        self.blocking(move |folder| {
+            make_folder(folder, mode)?;
             let path = folder.join(temporary_name());
             let modified = File::create_new(&path).and_then(|mut file| {
                 // Written to, since the time of a creation may be the client's.
@@ -141,11 +151,12 @@ impl Store for FileStore {
 /// The folder of one document.
 struct Document {
     folder: PathBuf,
+    mode: u32,
 }
 
 impl Document {
-    fn new(root: &Path, name: &str) -> Document {
-        Document { folder: root.join(name) }
+    fn new(root: &Path, name: &str, mode: u32) -> Document {
+        Document { folder: root.join(name), mode }
     }
 
     fn path(&self, generation: u64) -> PathBuf {
@@ -181,7 +192,7 @@ impl Document {
 
     /// Writes the generation after `last`, if that is the newest.
     fn write(&self, last: u64, content: &[u8]) -> io::Result<Written> {
-        fs::create_dir_all(&self.folder)?;
+        make_folder(&self.folder, self.mode)?;
         let next = last + 1;
         let unfinished = self.folder.join(temporary_name());
         let placed = self.place(&unfinished, &self.path(next), content);
@@ -233,6 +244,11 @@ impl Document {
             let _ = fs::remove_dir(&self.folder);
         }
     }
+}
+
+/// Others have no business in it: it holds what messages tell.
+fn make_folder(folder: &Path, mode: u32) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(mode).create(folder)
 }
 
 /// For file systems without hard links: others may read it half written, and take it for a claim that they do not know.

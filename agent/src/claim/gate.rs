@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::body::{CLAIM_PREFIX, Claim, Holder, State, claim_name};
+use super::body::{CLAIM_PREFIX, Claim, Holder, State, beat_name, claim_name};
 use super::claimer::{Answer, Claimer, MOST_REFUSALS, Question, Step};
 use super::store::{Answering, Store, StoreError, Version, Written};
 use crate::clock::Clock;
@@ -87,7 +87,8 @@ struct Ours {
     target: String,
     lease: Duration,
     takes: Duration,
-    notice: Arc<Notice>,
+    /// What is to be delivered; none where it is a sign of life.
+    notice: Option<Arc<Notice>>,
     claimer: tokio::sync::Mutex<Claimer>,
     looks: Mutex<u32>,
     renewing: Mutex<Option<AbortHandle>>,
@@ -157,6 +158,14 @@ impl Gate for ClaimGate {
         })
     }
 
+    fn may_beat<'a>(&'a self, target: &'a str, every: Duration) -> Asking<'a, Permit> {
+        Box::pin(self.shared.may_beat(target, every))
+    }
+
+    fn beat_failed<'a>(&'a self, target: &'a str) -> Asking<'a, ()> {
+        Box::pin(self.shared.beat_failed(target))
+    }
+
     fn pauses(&self, target: &str, pause: Duration) {
         for ours in self.shared.claims.lock().values().filter(|ours| ours.target == target && pause >= ours.lease) {
             ours.is_pausing.store(true, Ordering::Relaxed);
@@ -209,7 +218,7 @@ impl Shared {
                 target: target.to_owned(),
                 lease,
                 takes,
-                notice: Arc::new(notice.clone()),
+                notice: Some(Arc::new(notice.clone())),
                 claimer: tokio::sync::Mutex::new(Claimer::new(self.settings.me.clone(), lease)),
                 looks: Mutex::new(0),
                 renewing: Mutex::new(None),
@@ -217,6 +226,63 @@ impl Shared {
             })
         });
         Arc::clone(ours)
+    }
+
+    /// The claim on saying to a target that the agents live. It is renewed with each sign of life, by nothing else: the
+    /// agent that gives none any more is relieved by another.
+    fn beats(&self, target: &str, every: Duration) -> Arc<Ours> {
+        let name = beat_name(target);
+        let mut claims = self.claims.lock();
+        let ours = claims.entry(name.clone()).or_insert_with(|| {
+            let takes = every + self.settings.takes.get(target).copied().unwrap_or(self.settings.takes_else);
+            let lease = takes + LEASE_MARGIN;
+            Arc::new(Ours {
+                name,
+                target: target.to_owned(),
+                lease,
+                takes,
+                notice: None,
+                claimer: tokio::sync::Mutex::new(Claimer::new(self.settings.me.clone(), lease)),
+                looks: Mutex::new(0),
+                renewing: Mutex::new(None),
+                is_pausing: AtomicBool::new(false),
+            })
+        });
+        Arc::clone(ours)
+    }
+
+    async fn may_beat(&self, target: &str, every: Duration) -> Permit {
+        let ours = self.beats(target, every);
+        let mut claimer = ours.claimer.lock().await;
+        claimer.begin();
+        for _ in 0..MOST_QUESTIONS {
+            match claimer.next(self.now(), ours.takes) {
+                Step::Ask(question) => self.put(&ours, &mut claimer, &question).await,
+                Step::Go => return Permit::Go,
+                Step::Wait(left) => return Permit::Wait(left),
+                // Somebody wrote something that is no sign of life under its name.
+                Step::Elsewhere { by } => return Permit::Elsewhere { by },
+            }
+        }
+        Permit::Wait(every)
+    }
+
+    async fn beat_failed(&self, target: &str) {
+        let ours = self.claims.lock().remove(&beat_name(target));
+        if let Some(ours) = ours {
+            self.give_back(&ours).await;
+        }
+    }
+
+    /// Leaves to others what this agent holds.
+    async fn give_back(&self, ours: &Ours) {
+        ours.stop_renewing();
+        let mut claimer = ours.claimer.lock().await;
+        let Some(version) = claimer.held().cloned() else { return };
+        let body = self.body(ours, &mut claimer, State::Free);
+        // Where it fails, the lease lapses.
+        let _ = self.ask(self.store.swap(&ours.name, &version, &body)).await;
+        claimer.closed();
     }
 
     /// Puts a question of a claimer to the store and tells it the answer.
@@ -247,7 +313,7 @@ impl Shared {
             target: ours.target.clone(),
             refusals: claimer.refusals(),
             written_at: self.clock.now().wall,
-            notice: is_open.then(|| Arc::clone(&ours.notice)),
+            notice: ours.notice.clone().filter(|_| is_open),
         }
         .to_bytes()
     }
@@ -402,13 +468,7 @@ impl Shared {
     async fn leave(&self) {
         let all: Vec<Arc<Ours>> = self.claims.lock().drain().map(|(_, ours)| ours).collect();
         for ours in all {
-            ours.stop_renewing();
-            let mut claimer = ours.claimer.lock().await;
-            let Some(version) = claimer.held().cloned() else { continue };
-            let body = self.body(&ours, &mut claimer, State::Free);
-            // Where it fails, the lease lapses.
-            let _ = self.ask(self.store.swap(&ours.name, &version, &body)).await;
-            claimer.closed();
+            self.give_back(&ours).await;
         }
     }
 

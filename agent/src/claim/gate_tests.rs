@@ -17,7 +17,7 @@ use crate::clock::{Clock, Moment};
 use crate::delivery::gate::{Gate, Permit};
 use crate::delivery::sender::{CHANNEL_COMMANDS, SenderSettings, run};
 use crate::delivery::{Command, Progress, Route, Submission, test_notice};
-use crate::target::{Notice, Outcome, Sending, Target};
+use crate::target::{Manner, Notice, Outcome, Sending, Target};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -56,11 +56,19 @@ struct Path {
     name: &'static str,
     agent: usize,
     receiver: Arc<Receiver>,
+    beats: Option<Duration>,
 }
 
 impl Target for Path {
     fn name(&self) -> &str {
         self.name
+    }
+    fn manner(&self) -> Manner {
+        Manner { beat: self.beats, ..Manner::MACHINE }
+    }
+    fn beat(&self) -> Sending<'_> {
+        self.receiver.got.lock().push((self.receiver.origin.elapsed().as_secs(), self.agent));
+        Box::pin(std::future::ready((self.receiver.answer)(self.agent)))
     }
     fn kind(&self) -> &'static str {
         "fake"
@@ -133,7 +141,7 @@ fn line(progress: &Progress) -> String {
 }
 
 fn route(agent: usize, name: &'static str, receiver: &Arc<Receiver>, fallback: Option<&str>) -> Route {
-    let target = Arc::new(Path { name, agent, receiver: Arc::clone(receiver) });
+    let target = Arc::new(Path { name, agent, receiver: Arc::clone(receiver), beats: None });
     Route { target, fallback: fallback.map(str::to_owned) }
 }
 
@@ -437,4 +445,59 @@ async fn a_holder_that_slept_through_its_lease_does_not_send() {
     assert_eq!(agents[1].gate.may_send(&notice, "ops").await, Permit::Go);
     let late = agents[0].gate.may_send(&notice, "ops").await;
     assert!(matches!(late, Permit::Wait(_)), "{late:?}");
+}
+
+/// Several agents with one heartbeat.
+fn hearts(count: usize, store: &MemoryStore, receiver: &Arc<Receiver>, every: Duration) -> Vec<Agent> {
+    let heart = |agent| {
+        let path = Path { name: "heart", agent, receiver: Arc::clone(receiver), beats: Some(every) };
+        vec![Route { target: Arc::new(path), fallback: None }]
+    };
+    (0..count).map(|agent| Agent::start(agent, store, heart(agent))).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_agent_of_a_cluster_says_that_it_lives_and_another_goes_on_where_it_dies() {
+    let (store, every) = (MemoryStore::default(), Duration::from_secs(60));
+    let receiver = Receiver::new(takes(0), |_| Outcome::delivered());
+    let agents = hearts(20, &store, &receiver, every);
+    sleep(every * 10 - takes(1)).await;
+    let got = receiver.got();
+    assert_eq!(got.len(), 10, "{got:?}");
+    let first = got[0].1;
+    assert!(got.iter().all(|(_, agent)| *agent == first), "{got:?}");
+
+    agents[first].kill();
+    sleep(every * 10).await;
+    let after: Vec<(u64, usize)> = receiver.got()[10..].to_vec();
+    let next = after[0].1;
+    assert!(next != first && after.iter().all(|(_, agent)| *agent == next), "{after:?}");
+    let silence = after[0].0 - got[9].0;
+    assert!(silence <= 60 + 60 + 10 + 5 + 1, "silent for {silence} s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_is_not_heard_leaves_saying_that_it_lives_to_others() {
+    let (store, every) = (MemoryStore::default(), Duration::from_secs(60));
+    let receiver = Receiver::new(takes(0), |agent| match agent {
+        0 => Outcome::retry("no route to host"),
+        _ => Outcome::delivered(),
+    });
+    let deaf = hearts(1, &store, &receiver, every);
+    sleep(takes(1)).await;
+    let others: Vec<Agent> = hearts(3, &store, &receiver, every).into_iter().skip(1).collect();
+    sleep(every * 5).await;
+    let heard = receiver.got().into_iter().filter(|(_, agent)| *agent != 0).count();
+    assert!(heard >= 3, "{:?}", receiver.got());
+    drop((deaf, others));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_store_every_agent_says_that_it_lives() {
+    let (store, every) = (MemoryStore::default(), Duration::from_secs(60));
+    let receiver = Receiver::new(takes(0), |_| Outcome::delivered());
+    let agents = hearts(3, &store, &receiver, every);
+    agents.iter().for_each(|agent| agent.store.break_by(Fault::Refuses));
+    sleep(takes(1)).await;
+    assert_eq!(receiver.got().len(), 3);
 }

@@ -12,7 +12,7 @@ use super::store::{Answering, Entry, Store, StoreError, Version, Written};
 
 /// What goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     #[default]
     None,
     /// Errors at once.
@@ -28,30 +28,30 @@ type Documents = BTreeMap<String, (u64, Vec<u8>)>;
 
 /// Clones share the documents; each has a fault of its own.
 #[derive(Clone, Default)]
-pub(super) struct MemoryStore {
+pub(crate) struct MemoryStore {
     documents: Arc<Mutex<Documents>>,
     versions: Arc<AtomicU64>,
-    pub(super) calls: Arc<AtomicU64>,
-    pub(super) fault: Arc<Mutex<Fault>>,
+    pub(crate) calls: Arc<AtomicU64>,
+    pub(crate) fault: Arc<Mutex<Fault>>,
     /// Its own clock: seconds since the epoch.
-    pub(super) seconds: Arc<AtomicU64>,
+    pub(crate) seconds: Arc<AtomicU64>,
 }
 
 impl MemoryStore {
     /// The same documents seen by another agent, with faults of its own.
-    pub(super) fn another(&self) -> MemoryStore {
+    pub(crate) fn another(&self) -> MemoryStore {
         MemoryStore { fault: Arc::default(), ..self.clone() }
     }
 
-    pub(super) fn break_by(&self, fault: Fault) {
+    pub(crate) fn break_by(&self, fault: Fault) {
         *self.fault.lock() = fault;
     }
 
-    pub(super) fn body(&self, name: &str) -> Option<Vec<u8>> {
+    pub(crate) fn body(&self, name: &str) -> Option<Vec<u8>> {
         self.documents.lock().get(name).map(|(_, body)| body.clone())
     }
 
-    pub(super) fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         self.documents.lock().keys().cloned().collect()
     }
 

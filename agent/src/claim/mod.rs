@@ -35,7 +35,7 @@ mod kubernetes;
 #[cfg(test)]
 mod kubernetes_tests;
 #[cfg(test)]
-mod memory;
+pub(crate) mod memory;
 mod remembered;
 mod store;
 #[cfg(test)]
@@ -48,6 +48,6 @@ pub use self::claimer::{Answer, Claimer, Question, Step};
 pub use self::file::FileStore;
 pub use self::gate::{ClaimGate, GateSettings};
 pub use self::kubernetes::KubernetesStore;
-pub use self::remembered::{FirstSight, Memory, Recalled, Remembered, judge};
+pub use self::remembered::{FirstSight, Memory, Recalled, Remembered, Sight, judge};
 pub use self::store::{Answering, Entry, Store, StoreError, Version, Written};
 pub use self::zookeeper::ZooKeeperStore;

@@ -3,6 +3,12 @@
 //!
 //! One document holds them all. Times in it are readings of the **store's** clock, taken by the agent that writes and
 //! compared with another reading of it by the agent that reads, so that no two hosts' clocks are ever compared.
+//!
+//! # A planned end is no failover
+//! A leader whose process ends in order says so itself, where an agent is loaded into it ([`Memory::ended_in_order`]): its
+//! successor is then a start for whoever never saw it. Where none is, a TaskManager that ends in order cannot know whether
+//! it ends alone or with the cluster; it takes note that it [left](Memory::left), and what it remembered counts no more
+//! until somebody sees that leader again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +25,8 @@ const NAME: &str = "seats";
 const SEATS: usize = 256;
 /// Ids of earlier leaders that are remembered for each seat: those of a seat in memory.
 const EARLIER: usize = 8;
+/// Leaders that ended in order, of which the ids are kept.
+const ENDED: usize = 64;
 /// How often a write is tried anew that another agent's came before.
 const TRIES: usize = 8;
 
@@ -34,9 +42,12 @@ pub struct Remembered {
     pub leader: Leader,
     /// When an agent saw it lead, by the store's clock.
     pub seen_at: Timestamp,
-    /// Whether its process ended in order.
+    /// Whether an agent in its own process keeps this, and so will say if it ends in order.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
-    pub orderly_end: bool,
+    pub says_its_end: bool,
+    /// Whether an agent that saw it ended in order after that, and nobody has seen it since.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub left: bool,
     /// Leaders before it, the newest first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub earlier: Vec<SessionId>,
@@ -49,11 +60,34 @@ impl Remembered {
     }
 }
 
+/// A leader that leads now, as this agent sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sight {
+    /// The seat.
+    pub seat: SeatKey,
+    /// The leader.
+    pub leader: Leader,
+    /// Whether it is in this very process.
+    pub is_own: bool,
+}
+
+/// The document.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Document {
+    #[serde(default)]
+    seats: Vec<Remembered>,
+    /// Leaders whose process ended in order, the newest first.
+    #[serde(default)]
+    ended: Vec<SessionId>,
+}
+
 /// What was remembered at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recalled {
     /// The seats.
     pub seats: Vec<Remembered>,
+    /// Leaders whose process ended in order, by their own word, the newest first.
+    pub ended: Vec<SessionId>,
     /// That moment, by the store's clock.
     pub now: Timestamp,
 }
@@ -77,12 +111,12 @@ pub enum FirstSight {
     },
 }
 
-/// What it means to see `seen` as the first leader of a seat of which `remembered` is known at `now`, by the store's clock.
+/// What it means to see `seen` as the first leader of a seat.
 ///
 /// A move, only if another leader was seen alive within `remember_for`, and did not end in order: a planned stop, an
 /// upgrade or a redeployment is no failover.
-pub fn judge(remembered: Option<&Remembered>, seen: &Leader, now: Timestamp, remember_for: Duration) -> FirstSight {
-    let Some(remembered) = remembered else { return FirstSight::Start("no leader is remembered") };
+pub fn judge(recalled: &Recalled, seat: SeatKey, seen: &Leader, remember_for: Duration) -> FirstSight {
+    let Some(remembered) = recalled.of(seat) else { return FirstSight::Start("no leader is remembered") };
     if remembered.leader.id == seen.id {
         return FirstSight::Start("the remembered leader still leads");
     }
@@ -92,10 +126,13 @@ pub fn judge(remembered: Option<&Remembered>, seen: &Leader, now: Timestamp, rem
     if remembered.earlier.contains(&seen.id) {
         return FirstSight::Start("it led before the remembered leader");
     }
-    if remembered.orderly_end {
+    if recalled.ended.contains(&remembered.leader.id) {
         return FirstSight::Start("the remembered leader ended in order");
     }
-    let age = now.duration_since(remembered.seen_at);
+    if remembered.left {
+        return FirstSight::Start("the agent that remembered its leader ended in order, maybe with its cluster");
+    }
+    let age = recalled.now.duration_since(remembered.seen_at);
     if SignedDuration::try_from(remember_for).is_ok_and(|longest| age > longest) {
         return FirstSight::Start("the remembered leader was not seen for too long");
     }
@@ -116,19 +153,24 @@ impl Memory {
         Memory { store, renew_after: remember_for / 3 }
     }
 
-    /// What the agents of the cluster saw last.
-    pub async fn recall(&self) -> Result<Recalled, StoreError> {
-        let (_, seats) = self.read().await?;
-        Ok(Recalled { seats, now: self.store.time().await? })
+    /// What it is and where, for people.
+    pub fn describe(&self) -> String {
+        self.store.describe()
     }
 
-    /// Takes note that these leaders lead now. Writes only what is new, or older than a third of `remember_for`, so that
-    /// many agents that see the same write once.
-    pub async fn saw(&self, leaders: &[(SeatKey, Leader)]) -> Result<(), StoreError> {
-        self.change(|seats, now| {
+    /// What the agents of the cluster saw last.
+    pub async fn recall(&self) -> Result<Recalled, StoreError> {
+        let (_, Document { seats, ended }) = self.read().await?;
+        Ok(Recalled { seats, ended, now: self.store.time().await? })
+    }
+
+    /// Takes note of who leads now. Writes only what is new, or older than a third of `remember_for`, so that many agents
+    /// that see the same write once.
+    pub async fn saw(&self, sights: &[Sight]) -> Result<(), StoreError> {
+        self.change(|document, now| {
             let mut is_changed = false;
-            for (seat, leader) in leaders {
-                is_changed |= see(seats, *seat, leader, now, self.renew_after);
+            for sight in sights {
+                is_changed |= see(&mut document.seats, sight, now, self.renew_after);
             }
             is_changed
         })
@@ -137,32 +179,43 @@ impl Memory {
 
     /// Takes note that the process of these leaders ends in order.
     pub async fn ended_in_order(&self, leaders: &[SessionId]) -> Result<(), StoreError> {
-        self.change(|seats, _| {
+        self.change(|Document { ended, .. }, _| {
+            let new = leaders.iter().filter(|leader| !ended.contains(leader)).copied().collect::<Vec<_>>();
+            ended.splice(..0, new.iter().copied());
+            ended.truncate(ENDED);
+            !new.is_empty()
+        })
+        .await
+    }
+
+    /// Takes note that this agent, which saw these leaders, ends in order: it does not know whether they do, too.
+    pub async fn left(&self, leaders: &[SessionId]) -> Result<(), StoreError> {
+        self.change(|Document { seats, .. }, _| {
             let mut is_changed = false;
-            for seat in seats.iter_mut().filter(|seat| leaders.contains(&seat.leader.id)) {
-                is_changed |= !std::mem::replace(&mut seat.orderly_end, true);
+            for seat in seats.iter_mut().filter(|seat| leaders.contains(&seat.leader.id) && !seat.says_its_end) {
+                is_changed |= !std::mem::replace(&mut seat.left, true);
             }
             is_changed
         })
         .await
     }
 
-    async fn read(&self) -> Result<(Option<Version>, Vec<Remembered>), StoreError> {
-        let Some(entry) = self.store.read(NAME).await? else { return Ok((None, Vec::new())) };
+    async fn read(&self) -> Result<(Option<Version>, Document), StoreError> {
+        let Some(entry) = self.store.read(NAME).await? else { return Ok((None, Document::default())) };
         // What is not understood is of another version of Leaderwatch, and is written anew.
         Ok((Some(entry.version), serde_json::from_slice(&entry.body).unwrap_or_default()))
     }
 
-    async fn change(&self, change: impl Fn(&mut Vec<Remembered>, Timestamp) -> bool) -> Result<(), StoreError> {
+    async fn change(&self, change: impl Fn(&mut Document, Timestamp) -> bool) -> Result<(), StoreError> {
         for _ in 0..TRIES {
-            let (version, mut seats) = self.read().await?;
+            let (version, mut document) = self.read().await?;
             let now = self.store.time().await?;
-            if !change(&mut seats, now) {
+            if !change(&mut document, now) {
                 return Ok(());
             }
-            seats.sort_by_key(|seat| (seat.job_id.is_some(), std::cmp::Reverse(seat.seen_at)));
-            seats.truncate(SEATS);
-            let body = serde_json::to_vec(&seats).map_err(|error| StoreError::Unreachable(error.to_string()))?;
+            document.seats.sort_by_key(|seat| (seat.job_id.is_some(), std::cmp::Reverse(seat.seen_at)));
+            document.seats.truncate(SEATS);
+            let body = serde_json::to_vec(&document).map_err(|error| StoreError::Unreachable(error.to_string()))?;
             let written = match &version {
                 Some(version) => self.store.swap(NAME, version, &body).await?,
                 None => self.store.create(NAME, &body).await?,
@@ -176,22 +229,26 @@ impl Memory {
 }
 
 /// Whether there is something to write.
-fn see(seats: &mut Vec<Remembered>, seat: SeatKey, leader: &Leader, now: Timestamp, renew_after: Duration) -> bool {
-    let Some(known) = seats.iter_mut().find(|known| known.seat() == seat) else {
+fn see(seats: &mut Vec<Remembered>, sight: &Sight, now: Timestamp, renew_after: Duration) -> bool {
+    let Sight { seat, leader, is_own } = sight;
+    let Some(known) = seats.iter_mut().find(|known| known.seat() == *seat) else {
         seats.push(Remembered {
             component: seat.component,
             job_id: seat.job_id,
             leader: leader.clone(),
             seen_at: now,
-            orderly_end: false,
+            says_its_end: *is_own,
+            left: false,
             earlier: Vec::new(),
         });
         return true;
     };
     if known.leader.id == leader.id {
-        let is_due = SignedDuration::try_from(renew_after).is_ok_and(|age| now.duration_since(known.seen_at) >= age);
+        let is_old = SignedDuration::try_from(renew_after).is_ok_and(|age| now.duration_since(known.seen_at) >= age);
+        let is_due = is_old || known.left || (*is_own && !known.says_its_end);
         if is_due {
-            known.seen_at = now;
+            (known.seen_at, known.left) = (now, false);
+            known.says_its_end |= *is_own;
         }
         return is_due;
     }
@@ -201,7 +258,7 @@ fn see(seats: &mut Vec<Remembered>, seat: SeatKey, leader: &Leader, now: Timesta
     }
     known.earlier.insert(0, known.leader.id);
     known.earlier.truncate(EARLIER);
-    (known.leader, known.seen_at, known.orderly_end) = (leader.clone(), now, false);
+    (known.leader, known.seen_at, known.says_its_end, known.left) = (leader.clone(), now, *is_own, false);
     true
 }
 
@@ -228,16 +285,19 @@ mod tests {
         (Memory::new(Arc::new(store.clone()), REMEMBER_FOR), store)
     }
 
+    fn sight(id: u128) -> Sight {
+        Sight { seat: seat(), leader: leader(id), is_own: false }
+    }
+
     async fn verdict(memory: &Memory, id: u128) -> FirstSight {
-        let recalled = memory.recall().await.unwrap();
-        judge(recalled.of(seat()), &leader(id), recalled.now, REMEMBER_FOR)
+        judge(&memory.recall().await.unwrap(), seat(), &leader(id), REMEMBER_FOR)
     }
 
     #[tokio::test]
     async fn a_new_leader_soon_after_another_is_a_move() {
         let (memory, store) = memory();
         assert!(matches!(verdict(&memory, 1).await, FirstSight::Start(_)), "nothing is remembered");
-        memory.saw(&[(seat(), leader(1))]).await.unwrap();
+        memory.saw(&[sight(1)]).await.unwrap();
         assert!(matches!(verdict(&memory, 1).await, FirstSight::Start(_)), "it is the same");
         store.seconds.store(600, Ordering::SeqCst);
         assert_eq!(verdict(&memory, 2).await, FirstSight::Move { old: leader(1) });
@@ -250,13 +310,13 @@ mod tests {
     #[tokio::test]
     async fn a_planned_stop_is_no_failover() {
         let (memory, _) = memory();
-        memory.saw(&[(seat(), leader(1))]).await.unwrap();
+        memory.saw(&[sight(1)]).await.unwrap();
         memory.ended_in_order(&[SessionId(1)]).await.unwrap();
         // An agent that has not heard of it still sees the old one.
-        memory.saw(&[(seat(), leader(1))]).await.unwrap();
+        memory.saw(&[sight(1)]).await.unwrap();
         assert!(matches!(verdict(&memory, 2).await, FirstSight::Start(_)));
         // The next leader is judged by itself.
-        memory.saw(&[(seat(), leader(2))]).await.unwrap();
+        memory.saw(&[sight(2)]).await.unwrap();
         assert_eq!(verdict(&memory, 3).await, FirstSight::Move { old: leader(2) });
     }
 
@@ -264,9 +324,9 @@ mod tests {
     async fn an_agent_that_lags_behind_undoes_nothing() {
         let (memory, _) = memory();
         for id in [1, 2] {
-            memory.saw(&[(seat(), leader(id))]).await.unwrap();
+            memory.saw(&[sight(id)]).await.unwrap();
         }
-        memory.saw(&[(seat(), leader(1))]).await.unwrap();
+        memory.saw(&[sight(1)]).await.unwrap();
         assert_eq!(memory.recall().await.unwrap().of(seat()).unwrap().leader, leader(2));
         assert!(matches!(verdict(&memory, 1).await, FirstSight::Start(_)), "it is stale");
     }
@@ -275,44 +335,59 @@ mod tests {
     async fn many_agents_that_see_the_same_write_once_in_a_third_of_the_time() {
         let (memory, store) = memory();
         let version = async || store.read(NAME).await.unwrap().unwrap().version;
-        memory.saw(&[(seat(), leader(1))]).await.unwrap();
+        memory.saw(&[sight(1)]).await.unwrap();
         let first = version().await;
         store.seconds.store(199, Ordering::SeqCst);
         for _ in 0..5 {
-            memory.saw(&[(seat(), leader(1))]).await.unwrap();
+            memory.saw(&[sight(1)]).await.unwrap();
         }
         assert_eq!(version().await, first);
         store.seconds.store(200, Ordering::SeqCst);
         for _ in 0..5 {
-            memory.saw(&[(seat(), leader(1))]).await.unwrap();
+            memory.saw(&[sight(1)]).await.unwrap();
         }
         assert_ne!(version().await, first);
         assert_eq!(memory.recall().await.unwrap().seats[0].seen_at, Timestamp::from_second(200).unwrap());
     }
 
-    #[test]
-    fn without_high_availability_nothing_moves() {
-        let remembered = |id| Remembered {
-            component: Component::ResourceManager,
-            job_id: None,
-            leader: leader(id),
-            seen_at: Timestamp::UNIX_EPOCH,
-            orderly_end: false,
-            earlier: Vec::new(),
-        };
-        let verdict = |old, new| judge(Some(&remembered(old)), &leader(new), Timestamp::UNIX_EPOCH, REMEMBER_FOR);
-        assert!(matches!(verdict(1, 0), FirstSight::Start(_)));
-        assert!(matches!(verdict(0, 1), FirstSight::Start(_)));
-        assert!(matches!(verdict(1, 2), FirstSight::Move { .. }));
+    /// Without an agent in the JobManager nobody says whether the cluster ended in order.
+    #[tokio::test]
+    async fn a_task_manager_that_left_in_order_knows_nothing_until_somebody_sees_the_leader_again() {
+        let (memory, _) = memory();
+        memory.saw(&[sight(1)]).await.unwrap();
+        memory.left(&[SessionId(1)]).await.unwrap();
+        assert!(matches!(verdict(&memory, 2).await, FirstSight::Start(_)));
+        memory.saw(&[sight(1)]).await.unwrap();
+        assert_eq!(verdict(&memory, 2).await, FirstSight::Move { old: leader(1) });
+    }
+
+    #[tokio::test]
+    async fn a_leader_that_would_say_its_end_is_missed_even_if_a_task_manager_left_in_order() {
+        let (memory, _) = memory();
+        memory.saw(&[sight(1)]).await.unwrap();
+        memory.saw(&[Sight { is_own: true, ..sight(1) }]).await.unwrap();
+        memory.left(&[SessionId(1)]).await.unwrap();
+        assert_eq!(verdict(&memory, 2).await, FirstSight::Move { old: leader(1) });
+        memory.ended_in_order(&[SessionId(1)]).await.unwrap();
+        assert!(matches!(verdict(&memory, 2).await, FirstSight::Start(_)));
+    }
+
+    #[tokio::test]
+    async fn without_high_availability_nothing_moves() {
+        for (old, new, moves) in [(1, 0, false), (0, 1, false), (1, 2, true)] {
+            let (memory, _) = memory();
+            memory.saw(&[sight(old)]).await.unwrap();
+            assert_eq!(matches!(verdict(&memory, new).await, FirstSight::Move { .. }), moves, "{old} to {new}");
+        }
     }
 
     #[tokio::test]
     async fn no_more_seats_are_kept_than_fit_and_the_oldest_jobs_go() {
         let (memory, store) = memory();
         let old = SeatKey::job(JobId(1000));
-        memory.saw(&[(seat(), leader(1)), (old, leader(1))]).await.unwrap();
+        memory.saw(&[sight(1), Sight { seat: old, ..sight(1) }]).await.unwrap();
         store.seconds.store(10, Ordering::SeqCst);
-        let jobs: Vec<_> = (0..300).map(|job| (SeatKey::job(JobId(job)), leader(1))).collect();
+        let jobs: Vec<_> = (0..300).map(|job| Sight { seat: SeatKey::job(JobId(job)), ..sight(1) }).collect();
         memory.saw(&jobs).await.unwrap();
         let recalled = memory.recall().await.unwrap();
         assert_eq!(recalled.seats.len(), SEATS);

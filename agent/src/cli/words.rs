@@ -108,7 +108,11 @@ fn text(event: &Event) -> String {
             alert_name(alert_id),
             count(u64::from(*attempts), "attempt")
         ),
-        Event::AlertSuppressed { alert_id, by } => format!("{} by {by}", alert_name(alert_id)),
+        Event::AlertSuppressed { alert_id, target: None, by } => format!("{} by {by}", alert_name(alert_id)),
+        Event::AlertSuppressed { alert_id, target: Some(target), by } => {
+            format!("{} to {target} by {by}", alert_name(alert_id))
+        }
+        Event::AlertResolved { alert_id, .. } => format!("{} is over", alert_name(alert_id)),
         Event::AgentProblem { what, reason } => format!("{what}: {reason}"),
         Event::AgentStopped { pending: 0 } => "nothing pending".to_owned(),
         Event::AgentStopped { pending } => format!("{} for the next start to deliver", count(*pending, "alert")),
@@ -140,6 +144,7 @@ fn mood(event: &Event) -> Mood {
         | Event::LeaderReachable { .. }
         | Event::LeaderReturned { .. }
         | Event::LeaderGranted { .. }
+        | Event::AlertResolved { .. }
         | Event::AlertDelivered { .. } => Mood::Good,
         Event::LeaderMoved { .. }
         | Event::LeaderStale { .. }

@@ -490,6 +490,12 @@ pub(super) fn check_routes(
         problems.push(route_problem(&names[at], "fallback", &places[at], fault, Effect::KeyIgnored, Weight::Error));
     }
     for (target, place) in targets.iter().zip(places) {
+        let keeps_open = matches!(target.kind, KindSettings::PagerDuty(_) | KindSettings::Alertmanager(_));
+        let (is_told, is_told_the_end) = (!target.classes.is_empty(), target.classes.contains(&Class::Resolved));
+        if keeps_open && is_told && !(is_told_the_end && raised.contains(&Class::Resolved)) {
+            let fault = Fault::NeverResolved;
+            problems.push(route_problem(&target.name, "classes", place, fault, Effect::None, Weight::Warning));
+        }
         let is_fallback = targets.iter().any(|other| other.fallback.as_ref() == Some(&target.name));
         let is_reached = target.classes.iter().any(|class| raised.contains(class)) || is_fallback;
         // A heartbeat carries no alerts.

@@ -208,6 +208,8 @@ pub enum Fault {
     },
     /// No alert ever goes to this target.
     NeverReached,
+    /// A receiver that keeps alerts open is never told that one is over.
+    NeverResolved,
     /// No target at all.
     NoTarget,
     /// The state folder lies on a file system that is gone with its container or at the next boot.
@@ -260,6 +262,7 @@ impl Fault {
                 format!("this is an address of {kind}, which does not understand a generic webhook")
             }
             Fault::NeverReached => "no alert ever goes to this target".to_owned(),
+            Fault::NeverResolved => "it keeps alerts open, and is never told that one is over".to_owned(),
             Fault::NoTarget => "no target: alerts go to the alert log only".to_owned(),
             Fault::ShortLived { path, file_system } => format!(
                 "`{}` lies on {file_system} here, which is gone with its container or at the next boot: alerts that \
@@ -308,6 +311,7 @@ impl Fault {
             Fault::NeverReached => {
                 "add a class of `alert.classes` to its `classes`, or name it as the `fallback` of another".to_owned()
             }
+            Fault::NeverResolved => "add `resolved` to its `classes` and to `alert.classes`".to_owned(),
             Fault::ShortLived { .. } => {
                 "put it on a volume or a disk; or see that `claim.store` is not `none`".to_owned()
             }

@@ -395,7 +395,7 @@ impl<'a, 'p> Section<'a, 'p> {
         let mut classes = written.map_or_else(|| default.to_vec(), |written| written.values);
         classes.sort();
         classes.dedup();
-        let names: Vec<String> = classes.iter().map(|class| value::class_name(*class).to_owned()).collect();
+        let names: Vec<String> = classes.iter().map(|class| class.name().to_owned()).collect();
         self.note(key.name, quoted_list(&names));
         classes
     }

@@ -78,17 +78,6 @@ pub(super) fn class(value: &str) -> Result<Class, Fault> {
     })
 }
 
-/// The name of a class, as in the configuration.
-pub(super) fn class_name(class: Class) -> &'static str {
-    match class {
-        Class::Failover => "failover",
-        Class::NoLeader => "no_leader",
-        Class::Flapping => "flapping",
-        Class::Resolved => "resolved",
-        Class::Test => "test",
-    }
-}
-
 /// A text without control characters.
 pub(super) fn text(value: &str) -> Result<String, Fault> {
     if value.chars().any(char::is_control) {

@@ -48,6 +48,12 @@ pub trait Gate: Send + Sync {
     /// Takes note of how it ended.
     fn ended<'a>(&'a self, notice: &'a Notice, target: &'a str, end: End) -> Asking<'a, ()>;
 
+    /// Whether this agent is the one that says that the cluster's agents live, to a target that is told so each `every`.
+    fn may_beat<'a>(&'a self, target: &'a str, every: Duration) -> Asking<'a, Permit>;
+
+    /// Takes note that this agent said so and was not heard: others may try.
+    fn beat_failed<'a>(&'a self, target: &'a str) -> Asking<'a, ()>;
+
     /// Takes note that this agent does not send to the target for so long, since it failed.
     fn pauses(&self, target: &str, pause: Duration);
 
@@ -69,6 +75,14 @@ impl Gate for Open {
     }
 
     fn ended<'a>(&'a self, _notice: &'a Notice, _target: &'a str, _end: End) -> Asking<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn may_beat<'a>(&'a self, _target: &'a str, _every: Duration) -> Asking<'a, Permit> {
+        Box::pin(std::future::ready(Permit::Go))
+    }
+
+    fn beat_failed<'a>(&'a self, _target: &'a str) -> Asking<'a, ()> {
         Box::pin(std::future::ready(()))
     }
 

@@ -241,7 +241,7 @@ impl Lane {
                     () = self.wake.notified() => {}
                     _ = stop.changed() => {}
                     () = told.due() => told.repeat(&self.target(), &context).await,
-                    () = heart.due(self.manner().beat) => heart.beat(&self.target(), &context).await,
+                    () = heart.due(self.manner().beat) => heart.turn(&self.target(), &context).await,
                 }
                 continue;
             }
@@ -497,22 +497,42 @@ impl Told {
 /// The signs of life that a receiver wants.
 #[derive(Default)]
 struct Heart {
-    last: Option<Instant>,
+    /// When it is looked at next; none before the first time.
+    next: Option<Instant>,
     is_failing: bool,
 }
 
 impl Heart {
     /// Waits until the next beat; the first one is due at once. For ever where none is wanted.
     async fn due(&self, every: Option<Duration>) {
-        match (every, self.last) {
+        match (every, self.next) {
             (None, _) => std::future::pending().await,
             (Some(_), None) => {}
-            (Some(every), Some(last)) => sleep_until(last + every).await,
+            // A shorter interval may have been configured meanwhile.
+            (Some(every), Some(next)) => sleep_until(next.min(Instant::now() + every)).await,
+        }
+    }
+
+    /// Beats, if this agent is the one to do so.
+    async fn turn(&mut self, target: &Arc<dyn Target>, context: &Context) {
+        let Some(every) = target.manner().beat else { return };
+        let gate = &context.settings.gate;
+        self.next = Some(Instant::now() + every);
+        match gate.may_beat(target.name(), every).await {
+            Permit::Go => {}
+            Permit::Wait(wait) => {
+                self.next = Some(Instant::now() + wait.min(every));
+                return;
+            }
+            Permit::Elsewhere { .. } => return,
+        }
+        self.beat(target, context).await;
+        if self.is_failing {
+            gate.beat_failed(target.name()).await;
         }
     }
 
     async fn beat(&mut self, target: &Arc<dyn Target>, context: &Context) {
-        self.last = Some(Instant::now());
         match guard(|| target.beat()).await {
             Outcome::Delivered { .. } => self.is_failing = false,
             Outcome::Retry { reason, .. } | Outcome::Reject { reason } if !self.is_failing => {

@@ -79,7 +79,9 @@ impl Progress {
                 };
                 Event::AlertFailed { alert_id: notice.alert.id.clone(), target, attempts, reason }
             }
-            Progress::Suppressed { notice, by, .. } => Event::AlertSuppressed { alert_id: notice.alert.id.clone(), by },
+            Progress::Suppressed { notice, target, by } => {
+                Event::AlertSuppressed { alert_id: notice.alert.id.clone(), target: Some(target), by }
+            }
             Progress::Problem(problem) => problem.into(),
         }
     }

@@ -41,11 +41,6 @@ impl Board {
         self.handover.record(seat, observation);
     }
 
-    /// Puts a seat on the board whose standing is known from elsewhere, unless something was announced for it already.
-    pub fn remember(&self, seat: Seat) {
-        let _ = self.seats.pin().try_insert(seat.key(), Arc::new(seat));
-    }
-
     /// All seats, in no order.
     pub fn seats(&self) -> Vec<Arc<Seat>> {
         self.seats.pin().values().cloned().collect()

@@ -59,11 +59,7 @@ pub struct Seat {
 impl Seat {
     /// A seat of which nothing was announced yet.
     pub fn new(key: SeatKey) -> Self {
-        Self::with_standing(key, Standing::default())
-    }
-
-    /// A seat whose standing is known from elsewhere.
-    pub fn with_standing(key: SeatKey, standing: Standing) -> Self {
+        let standing = Standing::default();
         let first = State { sequence: 0, unhandled: 0, standing, step: None, previous: Link::new(None) };
         Self { key, state: Cell::new(Arc::new(first)), handled: AtomicU64::new(0) }
     }

@@ -38,14 +38,14 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// A seat whose leader is known from before this process started.
-    pub fn remembered(last: Leader) -> Self {
-        Self { last: Some(last), ..Self::default() }
-    }
-
     /// Who leads now.
     pub fn leader(&self) -> Option<&Leader> {
         if self.empty_since.is_some() { None } else { self.last.as_ref() }
+    }
+
+    /// Who leads now, unless Flink holds it for dead.
+    pub fn living_leader(&self) -> Option<&Leader> {
+        self.leader().filter(|_| !self.doubted)
     }
 
     /// Who led last, also while the seat is empty.

@@ -1,22 +1,21 @@
-//! Makes the gate of the sender: who sends for the cluster, as the configuration says.
+//! Makes what agents share by the claim store: the gate of the sender, by which one sends for the cluster, and the memory
+//! of leaders.
 
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use crate::claim::{Choice, ClaimGate, GateSettings, Holder, Surroundings, choose};
+use crate::claim::{Choice, ClaimGate, FileStore, GateSettings, Holder, Memory, Store, Surroundings, choose};
 use crate::clock::Clock;
 use crate::config::{Environment, Settings};
 use crate::delivery::{Command, Problem, Progress, Report, Submission};
 use crate::target::resolver::Resolver;
 
-/// The gate; none where every agent sends. Connects to nothing yet.
-pub fn gate(
-    settings: &Settings,
-    env: &dyn Environment,
-    clock: &Arc<dyn Clock>,
-    report: &Arc<dyn Report>,
-) -> Option<ClaimGate> {
+/// Name of the folder in which leaders are remembered that no store remembers, in the state folder.
+const LEADERS_FOLDER: &str = "leaders";
+
+/// The store of claims; none where every agent sends. Connects to nothing yet.
+pub fn store(settings: &Settings, env: &dyn Environment, report: &Arc<dyn Report>) -> Option<Arc<dyn Store>> {
     let around = Surroundings {
         flink: &settings.flink,
         namespace: settings.namespace.as_deref(),
@@ -24,20 +23,30 @@ pub fn gate(
         env,
         resolver: Resolver::default(),
     };
-    let store = match choose(&settings.claim.store, &around) {
-        Choice::Store(store) => store,
-        Choice::Nothing => return None,
+    match choose(&settings.claim.store, &around) {
+        Choice::Store(store) => Some(store),
+        Choice::Nothing => None,
         Choice::Impossible(reason) => {
             let what = format!("claim store {}", settings.claim.store);
             let reason = format!("{reason}; every agent sends its own alerts");
             report.report(Progress::Problem(Problem::new(what, reason)));
-            return None;
+            None
         }
-    };
+    }
+}
+
+/// Where leaders are remembered: in the store that the agents share, else in this agent's own state folder.
+pub fn memory(store: Option<Arc<dyn Store>>, settings: &Settings) -> Memory {
+    let own = || Arc::new(FileStore::private(super::state_folder(settings).join(LEADERS_FOLDER)));
+    Memory::new(store.unwrap_or_else(|| own()), settings.alert.remember_for)
+}
+
+/// The gate. Connects to nothing yet.
+pub fn gate(store: Arc<dyn Store>, settings: &Settings, clock: &Arc<dyn Clock>, report: &Arc<dyn Report>) -> ClaimGate {
     let mut gate_settings = GateSettings::new(Holder::new(&settings.observer), settings.claim.lease);
     let takes = settings.targets.iter().map(|target| (target.name.clone(), target.connection.timeout));
     gate_settings.takes = takes.collect();
-    Some(ClaimGate::new(store, gate_settings, Arc::clone(clock), Arc::clone(report)))
+    ClaimGate::new(store, gate_settings, Arc::clone(clock), Arc::clone(report))
 }
 
 /// Submits what others claimed and never finished, to the targets that this agent knows.

@@ -129,6 +129,7 @@ fn alert_settings(settings: &Settings, texts: Arc<Texts>) -> AlertSettings {
         cluster: settings.cluster.clone(),
         namespace: settings.namespace.clone(),
         labels: settings.labels.clone(),
+        classes: settings.alert.classes.clone(),
         group_wait: settings.alert.group_wait,
         group_interval: settings.alert.group_interval,
         no_leader_after: settings.alert.no_leader_after,

@@ -20,6 +20,7 @@ use crate::clock::{Clock, Moment};
 use crate::delivery::{Bounds, Command, Entry, Outbox, Problem, Progress, Submission};
 use crate::event::{Event, Record};
 use crate::journal::{self, Writer};
+use crate::leadership::{Leader, SeatKey, SessionId};
 use crate::pause::{self, Pause};
 use crate::target::Notice;
 
@@ -91,6 +92,19 @@ pub enum Answer {
     },
     /// The pause file has changed; none: it is gone.
     Pause(Option<Pause>),
+    /// A seat's first leader came after another, which this process never saw.
+    MovedBefore {
+        /// The seat.
+        seat: SeatKey,
+        /// The leader before.
+        old: Leader,
+        /// The leader.
+        new: Leader,
+        /// When it was announced.
+        at: Moment,
+    },
+    /// The process of this leader ended in order.
+    EndedInOrder(SessionId),
 }
 
 /// The way to the disk thread.

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::disk::{Answer, DiskQueue, Task, raised};
 use super::hook_states::{HookState, HookStates};
+use super::remembering::{Ask, counts};
 use crate::alert::{Alert, Alerts, Audience, Class, Effect, Pauses};
 use crate::clock::{Clock, Moment};
 use crate::delivery::{Command, Progress, Report, Submission};
@@ -25,6 +26,18 @@ pub const LONGEST_STOP: Duration = Duration::from_millis(2500);
 const SEND_AT_STOP: Duration = Duration::from_millis(1800);
 /// The part of it in which the sender may end.
 const SENDER_ENDS: Duration = Duration::from_millis(2000);
+
+/// How long it is of use to know why leadership moved: longer than an election gathers its members.
+const CAUSE_COUNTS: Duration = Duration::from_secs(12);
+
+/// The process ends.
+#[derive(Debug)]
+pub struct Stop {
+    /// Whether it does so in order.
+    pub in_order: bool,
+    /// Answered when all is done that can be done in time.
+    pub done: Sender<()>,
+}
 
 /// What a target is to the dispatcher.
 #[derive(Debug, Clone)]
@@ -61,6 +74,8 @@ pub struct Dispatcher {
     pub sender: mpsc::Sender<Command>,
     /// Told when the sender has ended.
     pub sender_ended: Receiver<()>,
+    /// The way to what is remembered of leaders.
+    pub memory: mpsc::Sender<Ask>,
     /// What was said once and is not said again.
     pub said: Said,
 }
@@ -76,7 +91,7 @@ pub struct Said {
 
 impl Dispatcher {
     /// Works until it is told to stop, and answers when all that can be done in time is done.
-    pub fn run(mut self, stop: &Receiver<Sender<()>>) {
+    pub fn run(mut self, stop: &Receiver<Stop>) {
         loop {
             let wait = self.longest_wait();
             select! {
@@ -86,7 +101,7 @@ impl Dispatcher {
                 recv(self.answers) -> answer => if let Ok(answer) = answer {
                     self.answer(answer);
                 },
-                recv(stop) -> done => return self.stop(done.ok()),
+                recv(stop) -> stop => return self.stop(stop.ok()),
                 default(wait) => {}
             }
             self.handle_waiting();
@@ -125,7 +140,21 @@ impl Dispatcher {
         }
         self.record(change.at, event(&change));
         self.say_no_high_availability(&change);
+        self.ask_memory(&change);
         self.alerts.take(&change);
+    }
+
+    /// Asks what only the memory knows. What finds no place there is a start, for a reason that was not seen.
+    fn ask_memory(&self, change: &SeatChange) {
+        let ask = match &change.change {
+            Change::Elected { leader } if counts(leader) => {
+                Ask::First { seat: change.seat, leader: leader.clone(), at: change.at }
+            }
+            Change::Moved { old, .. } => Ask::Moved { old: old.id, within: CAUSE_COUNTS },
+            Change::Granted { id } => Ask::Granted(*id),
+            _ => return,
+        };
+        let _ = self.memory.try_send(ask);
     }
 
     fn answer(&mut self, answer: Answer) {
@@ -140,8 +169,13 @@ impl Dispatcher {
             }
             Answer::Reconfigured { wanting, alerts } => {
                 self.targets = wanting;
+                self.pauses.reconfigure((*alerts).clone());
                 self.alerts.reconfigure(*alerts);
             }
+            Answer::MovedBefore { seat, old, new, at } => {
+                self.handle(SeatChange { seat, change: Change::Moved { old, new, leaderless: None }, at, left_out: 0 });
+            }
+            Answer::EndedInOrder(leader) => self.alerts.ended_in_order(leader),
         }
     }
 
@@ -244,11 +278,14 @@ impl Dispatcher {
         self.record(change.at, Event::problem("leadership", reason));
     }
 
-    fn stop(mut self, done: Option<Sender<()>>) {
+    fn stop(mut self, stop: Option<Stop>) {
         let stop_begins = self.clock.now();
+        let in_order = stop.as_ref().is_some_and(|stop| stop.in_order);
         self.handle_waiting();
         let effects = self.alerts.at_end(self.clock.now());
         self.carry_out(effects);
+        // A memory that is behind has nothing new to say.
+        let _ = self.memory.try_send(Ask::End { in_order });
         let told = self.sender.try_send(Command::Stop { within: SEND_AT_STOP }).is_ok();
         if told {
             // Beyond that time it does not end, and what it has not sent stays in the outbox.
@@ -259,9 +296,9 @@ impl Dispatcher {
         let spent = self.clock.now().since(stop_begins);
         // A disk that does not answer by then is left alone.
         let _ = all_written.recv_timeout(LONGEST_STOP.saturating_sub(spent));
-        if let Some(done) = done {
+        if let Some(stop) = stop {
             // Whoever waits may have given up.
-            let _ = done.send(());
+            let _ = stop.done.send(());
         }
     }
 }

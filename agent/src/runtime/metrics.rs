@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use crate::alert::Class;
 use crate::event::Event;
 use crate::status::Status;
 
@@ -82,7 +81,7 @@ impl Metrics {
             Event::LeaderReturned { seat, leaderless_ms, .. } => {
                 *self.leaderless_ms.entry(seat.component.name()).or_default() += leaderless_ms.unwrap_or(0);
             }
-            Event::AlertRaised { alert } => *self.alerts.entry(class_name(alert.class)).or_default() += 1,
+            Event::AlertRaised { alert } => *self.alerts.entry(alert.class.name()).or_default() += 1,
             Event::AlertSuppressed { .. } => self.suppressed += 1,
             Event::AlertDelivered { target, latency_ms, .. } => {
                 self.count_delivery(target, "delivered");
@@ -223,16 +222,6 @@ fn seconds(ms: u64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-fn class_name(class: Class) -> &'static str {
-    match class {
-        Class::Failover => "failover",
-        Class::NoLeader => "no_leader",
-        Class::Flapping => "flapping",
-        Class::Resolved => "resolved",
-        Class::Test => "test",
-    }
-}
-
 /// The file, owned by this process as long as it lives.
 #[derive(Debug)]
 pub struct MetricsFile {
@@ -350,7 +339,7 @@ mod tests {
             old_address: None,
             leaderless_ms: Some(412),
         });
-        let alert = crate::alert::drill::alert(Class::NoLeader, "orders");
+        let alert = crate::alert::drill::alert(crate::alert::Class::NoLeader, "orders");
         metrics.take(&Event::AlertRaised { alert: Box::new(alert) });
         for latency_ms in [90, 250, 400_000] {
             let (alert_id, target) = ("a".to_owned(), "chat".to_owned());

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `lw-dispatch` | reads the configuration, then: board -> elections -> what is due | nothing |
 //! | `lw-disk` | alert log, outbox, status and metrics | the disk |
-//! | `lw-send` | one current-thread tokio runtime: HTTP and SMTP | the network |
+//! | `lw-send` | one current-thread tokio runtime: HTTP, SMTP, the claim store | the network |
 //!
 //! Two more threads of tokio's look names up. None is attached to the JVM; all are native, named, have small stacks, and
 //! inherit a signal mask that blocks asynchronous signals from whoever calls [`start`].
@@ -15,6 +15,7 @@ mod disk;
 mod dispatcher;
 mod hook_states;
 mod metrics;
+mod remembering;
 mod standard_error;
 mod status;
 
@@ -33,7 +34,8 @@ pub use self::hook_states::{HookState, HookStates};
 
 use self::configuration::Configuration;
 use self::disk::{Answer, Disk, DiskQueue, DiskSettings, DiskTasks, Task, Writing, complain};
-use self::dispatcher::{Dispatcher, LONGEST_STOP, ReportToDisk, Said};
+use self::dispatcher::{Dispatcher, LONGEST_STOP, ReportToDisk, Said, Stop};
+use self::remembering::{MOST_ASKS, Remembering};
 use self::status::{LatestStatus, Losses, StatusSettings};
 use crate::alert::{Alerts, Pauses};
 use crate::claim::ClaimGate;
@@ -57,7 +59,7 @@ const NAME_LOOKUP_KEEP_ALIVE: Duration = Duration::from_secs(5);
 pub struct Agent {
     board: Arc<Board>,
     clock: Arc<dyn Clock>,
-    stop: Sender<Sender<()>>,
+    stop: Sender<Stop>,
     stopped: AtomicBool,
     status: LatestStatus,
 }
@@ -133,13 +135,14 @@ impl Agent {
     }
 
     /// The JVM ends: what waits is sent and written as far as that takes no longer than 2.5 s; the rest is on disk for
-    /// the next start. A second call does nothing.
-    pub fn stop(&self) {
+    /// the next start. A second call does nothing. `in_order` says that somebody asked for it, so that whoever takes the
+    /// leadership over from this process is expected.
+    pub fn stop(&self, in_order: bool) {
         if self.stopped.swap(true, Ordering::AcqRel) {
             return;
         }
         let (done, ended) = bounded(1);
-        if self.stop.try_send(done).is_ok() {
+        if self.stop.try_send(Stop { in_order, done }).is_ok() {
             // Beyond that time the threads are left to the end of the process.
             let _ = ended.recv_timeout(LONGEST_STOP + Duration::from_millis(200));
         }
@@ -159,7 +162,7 @@ struct Setup {
 }
 
 impl Setup {
-    fn run(self, stop: &Receiver<Sender<()>>) {
+    fn run(self, stop: &Receiver<Stop>) {
         let Setup { facts, role, options, hooks, board, changes, clock, status } = self;
         let (configuration, configured) = Configuration::read(facts, role, options, Arc::clone(&clock));
         let (disk, tasks) = DiskQueue::new();
@@ -177,11 +180,21 @@ impl Setup {
         let report: Arc<dyn Report> = Arc::new(ReportToDisk(disk.clone()));
         let mut sender_settings = SenderSettings::new(Arc::clone(&clock));
         sender_settings.max_age = configuration.settings().alert.max_age;
-        let gate = claims::gate(configuration.settings(), &SystemEnvironment, &clock, &report);
+        let store = claims::store(configuration.settings(), &SystemEnvironment, &report);
+        let gate = store.clone().map(|store| claims::gate(store, configuration.settings(), &clock, &report));
+        let remembering = Remembering {
+            memory: claims::memory(store, configuration.settings()),
+            remember_for: configuration.settings().alert.remember_for,
+            board: Arc::clone(&board),
+            answers: answers_in.clone(),
+            report: Arc::clone(&report),
+        };
+        let (memory, asks) = mpsc::channel(MOST_ASKS);
         let status = status_settings(configuration.settings(), &hooks, disk.losses(), status);
         start_disk(configuration, tasks, status, answers_in, sender.clone(), Arc::clone(&clock));
         let (routes, way_in) = (configured.routes, sender.clone());
-        let sender_ended = start_sender(routes, sender_settings, gate, report, (way_in, commands));
+        let remember = remembering.run(asks);
+        let sender_ended = start_sender(routes, sender_settings, gate, report, (way_in, commands), remember);
         let dispatcher = Dispatcher {
             alerts: Alerts::new(configured.alerts.clone()),
             pauses: Pauses::new(Arc::new(configured.alerts)),
@@ -194,6 +207,7 @@ impl Setup {
             answers,
             sender,
             sender_ended,
+            memory,
             said: Said::default(),
         };
         dispatcher.run(stop);
@@ -272,6 +286,7 @@ fn start_sender(
     gate: Option<ClaimGate>,
     report: Arc<dyn Report>,
     (way_in, commands): (mpsc::Sender<Command>, mpsc::Receiver<Command>),
+    remember: impl Future<Output = ()> + Send + 'static,
 ) -> Receiver<()> {
     let (ended, has_ended) = bounded(1);
     if let Some(gate) = &gate {
@@ -291,7 +306,12 @@ fn start_sender(
                 if let Some(gate) = gate {
                     runtime.spawn(claims::take_unfinished(gate, targets, way_in));
                 }
-                runtime.block_on(sender::run(routes, settings, report, commands));
+                runtime.block_on(async {
+                    let remembering = tokio::spawn(remember);
+                    sender::run(routes, settings, report, commands).await;
+                    // It ends with the sender; a fault in it is its own.
+                    let _ = remembering.await;
+                });
                 // Dropping it would wait for a name look-up that hangs.
                 runtime.shutdown_background();
             }

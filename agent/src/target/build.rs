@@ -23,6 +23,7 @@ use super::slack::slack;
 use super::teams::teams;
 use super::telegram::Telegram;
 use super::tls::{ClientCertificate, TlsSettings};
+use super::tunnel::ProxyAddress;
 use super::webhook::{Authorization, BadKey, Format, SigningKey, Webhook, WebhookSettings};
 use super::wecom::wecom;
 use crate::clock::Clock;
@@ -269,6 +270,7 @@ impl Builder {
             timeout: connection.timeout,
             tls: TlsSettings { ca_file: connection.ca_file.clone(), client_certificate: None },
             server_name: config.server_name.clone(),
+            proxy: connection.proxy.as_ref().map(mail_proxy).transpose()?,
         };
         Ok(Arc::new(Email::new(settings, self.resolver.clone())?.with_preview(self.preview.clone())))
     }
@@ -305,6 +307,10 @@ fn pod_api() -> Option<SecretUrl> {
 fn secret(key: &'static str, source: &SecretSource) -> Result<Secret, NotBuilt> {
     let secret = source.current().map_err(|error| NotBuilt::Secret(key, error))?;
     Ok(Secret::new(secret.expose()))
+}
+
+fn mail_proxy(source: &SecretSource) -> Result<ProxyAddress, NotBuilt> {
+    ProxyAddress::parse(secret("proxy", source)?.expose()).ok_or(NotBuilt::Email(BadEmail::Proxy))
 }
 
 fn url(key: &'static str, source: &SecretSource) -> Result<SecretUrl, NotBuilt> {

@@ -30,6 +30,7 @@ use super::resolver::Resolver;
 use super::secret::Secret;
 use super::text::{cut_characters, one_line};
 use super::tls::{BadTls, TlsSettings, smtp_parameters};
+use super::tunnel::ProxyAddress;
 use super::{Manner, Notice, Outcome, Sending, Target};
 
 /// Characters of a subject: some clients show no more than the first 70, and none needs more than this.
@@ -56,6 +57,8 @@ pub struct EmailSettings {
     pub tls: TlsSettings,
     /// The name in the server's certificate, where it is another than the one that is connected to.
     pub server_name: Option<String>,
+    /// The way out; none: straight.
+    pub proxy: Option<ProxyAddress>,
 }
 
 /// A mail server.
@@ -93,6 +96,10 @@ pub enum BadEmail {
     Address(String),
     /// Nobody to write to.
     NoRecipient,
+    /// The address of a proxy.
+    Proxy,
+    /// A proxy, and TLS from the first byte.
+    ProxyAndTls,
     /// Trust or own certificate.
     Tls(BadTls),
 }
@@ -104,6 +111,12 @@ impl fmt::Display for BadEmail {
                 write!(out, "`smtp` {why}: smtp://host:port, smtps://host:port or smtp+starttls://host:port is needed")
             }
             BadEmail::Address(address) => write!(out, "`{address}` is no email address: name@host is needed"),
+            BadEmail::Proxy => out.write_str(
+                "`proxy` is not the address of a proxy for mail: http://, socks5:// or socks5h:// with host and port are",
+            ),
+            BadEmail::ProxyAndTls => out.write_str(
+                "`smtps://` cannot go through `proxy`: use smtp+starttls://, usually at port 587",
+            ),
             BadEmail::NoRecipient => out.write_str("`to` is empty: at least one recipient is needed"),
             BadEmail::Tls(error) => error.fmt(out),
         }
@@ -174,6 +187,9 @@ impl Email {
             return Err(BadEmail::NoRecipient);
         }
         let server = &settings.server;
+        if settings.proxy.is_some() && server.security == Security::Tls {
+            return Err(BadEmail::ProxyAndTls);
+        }
         let name = settings.server_name.as_deref().unwrap_or(&server.host);
         let is_checked = server.security != Security::StartTlsWhereOffered || server.credentials.is_some();
         let tls = if is_checked { smtp_parameters(&settings.tls, name)? } else { unchecked(name)? };
@@ -265,14 +281,7 @@ impl Email {
     /// A connection that is ready for a message: with TLS and a user as the settings ask for.
     async fn connect(&self) -> Result<AsyncSmtpConnection, Failure> {
         let server = &self.settings.server;
-        let addresses: Vec<SocketAddr> = self
-            .resolver
-            .addresses(&server.host)
-            .await
-            .map_err(Failure::Unreachable)?
-            .into_iter()
-            .map(|ip| SocketAddr::new(ip, server.port))
-            .collect();
+        let addresses = self.addresses().await?;
         let is_tls = server.security == Security::Tls;
         let mut connection = self.open(&addresses, is_tls.then(|| self.tls.clone())).await?;
         if !is_tls {
@@ -291,6 +300,16 @@ impl Email {
             .await
             .map_err(|error| Failure::Smtp("user and password", error))?;
         Ok(connection)
+    }
+
+    /// Where to connect to; nothing where a proxy does that.
+    async fn addresses(&self) -> Result<Vec<SocketAddr>, Failure> {
+        if self.settings.proxy.is_some() {
+            return Ok(Vec::new());
+        }
+        let SmtpServer { host, port, .. } = &self.settings.server;
+        let ips = self.resolver.addresses(host).await.map_err(Failure::Unreachable)?;
+        Ok(ips.into_iter().map(|ip| SocketAddr::new(ip, *port)).collect())
     }
 
     async fn start_tls(
@@ -315,8 +334,21 @@ impl Email {
     }
 
     async fn open(&self, addresses: &[SocketAddr], tls: Option<TlsParameters>) -> Result<AsyncSmtpConnection, Failure> {
+        if let Some(proxy) = &self.settings.proxy {
+            return self.open_through(proxy).await;
+        }
         // Addresses, not a name, so that nothing is looked up here.
         AsyncSmtpConnection::connect_tokio1(addresses, Some(self.settings.connect_timeout), &self.hello, tls, None)
+            .await
+            .map_err(|error| Failure::Smtp("the connection", error))
+    }
+
+    async fn open_through(&self, proxy: &ProxyAddress) -> Result<AsyncSmtpConnection, Failure> {
+        let (server, limit) = (&self.settings.server, self.settings.connect_timeout);
+        let opened = timeout(limit, proxy.open(&server.host, server.port, &self.resolver)).await;
+        let late = |_| Failure::Unreachable(format!("no way through the proxy within {} ms", limit.as_millis()));
+        let stream = opened.map_err(late)?.map_err(Failure::Unreachable)?;
+        AsyncSmtpConnection::connect_with_transport(Box::new(stream), &self.hello)
             .await
             .map_err(|error| Failure::Smtp("the connection", error))
     }
@@ -427,6 +459,7 @@ mod tests {
             timeout: Duration::from_secs(2),
             tls: TlsSettings { ca_file: server.ca_file(), client_certificate: None },
             server_name: None,
+            proxy: None,
         };
         change(&mut settings);
         Email::new(settings, Resolver::default()).unwrap()
@@ -534,6 +567,46 @@ mod tests {
         let reason = reason(wrong.send(&test_notice("1", "text")).await);
         assert!(reason.starts_with("reject ") && reason.contains("535"), "{reason}");
         assert!(!reason.contains("hunter2"));
+    }
+
+    /// A proxy that takes one CONNECT and carries bytes to and fro; and what it was asked for.
+    async fn connect_proxy(port: u16) -> (ProxyAddress, tokio::task::JoinHandle<String>) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = ProxyAddress::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+        let task = tokio::spawn(async move {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let request = super::super::fake::read_request(&mut client).await.unwrap();
+            tokio::io::AsyncWriteExt::write_all(&mut client, b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+            let mut server = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            // Ends as the two do.
+            let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+            format!("{} {}", request.method, request.target)
+        });
+        (address, task)
+    }
+
+    #[tokio::test]
+    async fn through_a_proxy_it_goes_by_starttls_with_a_checked_certificate() {
+        let tls = Some(TestCertificate::new("mail.example"));
+        let credentials = Some(("user".to_owned(), "right".to_owned()));
+        let server = FakeSmtp::start(Script { starttls: true, tls, credentials, ..Script::default() }).await;
+        let (proxy, proxied) = connect_proxy(server.port()).await;
+        // Only the proxy knows the way to this name.
+        let email = email(&server, "smtp+starttls://user:right@mail.example", |email| email.proxy = Some(proxy)).await;
+        assert_eq!(email.send(&test_notice("abc", "text")).await, delivered());
+        assert_eq!(proxied.await.unwrap(), format!("CONNECT mail.example:{}", server.port()));
+    }
+
+    #[tokio::test]
+    async fn a_proxy_that_is_gone_may_be_back_later_and_tls_from_the_first_byte_is_no_way_through() {
+        let server = FakeSmtp::start(Script::default()).await;
+        let proxy = ProxyAddress::parse("http://127.0.0.1:1");
+        let email = email(&server, "smtp://mail.example", |email| email.proxy.clone_from(&proxy)).await;
+        let Outcome::Retry { reason, .. } = email.send(&test_notice("abc", "text")).await else { panic!("no retry") };
+        assert!(reason.starts_with("no connection to the proxy 127.0.0.1:1"), "{reason}");
+        let mut settings = email.settings.clone();
+        settings.server.security = Security::Tls;
+        assert_eq!(Email::new(settings, Resolver::default()).err(), Some(BadEmail::ProxyAndTls));
     }
 
     #[tokio::test]

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -16,6 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use super::http::{HttpClient, HttpSettings, Proxy};
 use super::resolver::Resolver;
 use super::secret::SecretUrl;
+use super::tls::ClientCertificate;
 
 /// A client without a proxy, that waits half a second.
 pub(crate) fn http_client() -> HttpClient {
@@ -95,6 +99,12 @@ impl FakeHttp {
         FakeHttp::start_with(behaviours, Some(TestCertificate::new(name))).await
     }
 
+    /// The same, for clients that show a certificate of that CA only.
+    pub(crate) async fn start_mutual_tls(name: &str, behaviours: Vec<Behaviour>) -> FakeHttp {
+        let certificate = TestCertificate { asks_for_clients: true, ..TestCertificate::new(name) };
+        FakeHttp::start_with(behaviours, Some(certificate)).await
+    }
+
     async fn start_with(behaviours: Vec<Behaviour>, tls: Option<TestCertificate>) -> FakeHttp {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -134,6 +144,10 @@ impl FakeHttp {
 
     pub(crate) fn ca_file(&self) -> PathBuf {
         self.tls.as_ref().unwrap().ca_file()
+    }
+
+    pub(crate) fn client_certificate(&self) -> ClientCertificate {
+        self.tls.as_ref().unwrap().client_certificate()
     }
 
     pub(crate) fn requests(&self) -> Vec<Request> {
@@ -213,6 +227,7 @@ pub(crate) struct TestCertificate {
     folder: tempfile::TempDir,
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
+    asks_for_clients: bool,
 }
 
 impl TestCertificate {
@@ -226,10 +241,16 @@ impl TestCertificate {
         let own = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("ca.pem"), ca_certificate.pem()).unwrap();
+        let client_key = rcgen::KeyPair::generate().unwrap();
+        let client = rcgen::CertificateParams::new(vec!["agent".to_owned()]).unwrap();
+        let client = client.signed_by(&client_key, &issuer).unwrap();
+        std::fs::write(folder.path().join("client.pem"), client.pem()).unwrap();
+        std::fs::write(folder.path().join("client.key"), client_key.serialize_pem()).unwrap();
         TestCertificate {
             folder,
             chain: vec![own.der().clone()],
             key: PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
+            asks_for_clients: false,
         }
     }
 
@@ -237,12 +258,27 @@ impl TestCertificate {
         self.folder.path().join("ca.pem")
     }
 
+    pub(crate) fn client_certificate(&self) -> ClientCertificate {
+        let file = |name| self.folder.path().join(name);
+        ClientCertificate { certificate_file: file("client.pem"), key_file: file("client.key") }
+    }
+
+    fn client_verifier(&self) -> Arc<dyn ClientCertVerifier> {
+        if !self.asks_for_clients {
+            return WebPkiClientVerifier::no_client_auth();
+        }
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(self.ca_file()).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap()
+    }
+
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
-            .with_no_client_auth()
+            .with_client_cert_verifier(self.client_verifier())
             .with_single_cert(self.chain.clone(), self.key.clone_key())
             .unwrap();
         TlsAcceptor::from(Arc::new(config))

@@ -422,6 +422,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_receiver_that_wants_to_know_who_we_are_is_shown_our_certificate() {
+        let server = FakeHttp::start_mutual_tls("localhost", vec![Behaviour::reply(200, "ok")]).await;
+        let ask = async |client: HttpClient| client.post_json(&server.url("/"), HeaderMap::new(), &Value::Null).await;
+        let unknown = client(|settings| settings.tls.ca_file = Some(server.ca_file()));
+        assert!(matches!(ask(unknown).await, Err(Outcome::Retry { .. })));
+        assert!(server.requests().is_empty());
+        let known = client(|settings| {
+            settings.tls.ca_file = Some(server.ca_file());
+            settings.tls.client_certificate = Some(server.client_certificate());
+        });
+        assert_eq!(ask(known).await.unwrap().status, 200);
+    }
+
+    #[tokio::test]
     async fn a_certificate_of_another_name_is_refused() {
         let server = FakeHttp::start_tls("other.example", vec![Behaviour::reply(200, "ok")]).await;
         let client = client(|settings| settings.tls.ca_file = Some(server.ca_file()));

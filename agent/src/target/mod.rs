@@ -29,6 +29,7 @@ pub mod teams;
 pub mod telegram;
 pub mod text;
 pub mod tls;
+pub mod tunnel;
 pub mod webhook;
 pub mod wecom;
 

@@ -16,9 +16,11 @@ use super::teams::teams;
 use super::telegram::Telegram;
 use super::webhook::{Format, Webhook, WebhookSettings};
 use super::wecom::wecom;
-use super::{Outcome, Target};
-use crate::clock::ManualClock;
+use super::{Action, Notice, Outcome, Target};
+use crate::alert::{AlertSettings, Alerts, Effect};
+use crate::clock::{Clock, ManualClock};
 use crate::delivery::test_notice;
+use crate::leadership::{Change, Component, JobId, Leader, SeatChange, SeatKey, SessionId};
 
 const SECRET: &str = "5ecret-token";
 
@@ -196,6 +198,69 @@ async fn what_no_receiver_should_answer() {
             assert!(is_right, "{kind}, {what}: {seen} ({reason})");
             assert!(!reason.contains(SECRET), "{kind}, {what}: {reason}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_receiver_with_a_wrong_certificate_gets_nothing() {
+    for kind in KINDS {
+        let server = FakeHttp::start_tls("localhost", vec![Behaviour::reply(200, "ok")]).await;
+        // From a CA that is not trusted.
+        let outcome = target(kind, server.url(&format!("/{SECRET}"))).send(&test_notice("abc", "text")).await;
+        let Outcome::Retry { after: None, reason } = outcome else { panic!("{kind}: {outcome:?}") };
+        assert!(reason.contains("certificate") && !reason.contains(SECRET), "{kind}: {reason}");
+        assert!(server.requests().is_empty(), "{kind}");
+    }
+}
+
+/// One election that moves ten thousand jobs is one message within each receiver's limit.
+#[tokio::test]
+async fn a_storm_is_one_message_within_limits() {
+    const JOBS: u128 = 10_000;
+    let clock = ManualClock::default();
+    let mut alerts = Alerts::new(AlertSettings::for_tests());
+    let leader = |id: u128| Leader { id: SessionId(id), address: Some("pekko.tcp://flink@jm:6123/user/rpc/x".into()) };
+    let seats = std::iter::once(SeatKey::cluster(Component::ResourceManager));
+    for seat in seats.chain((0..JOBS).map(|job| SeatKey::job(JobId(job)))) {
+        let change = Change::Moved { old: leader(1), new: leader(2), leaderless: None };
+        alerts.take(&SeatChange { seat, change, at: clock.now(), left_out: 0 });
+    }
+    let mut raised = Vec::new();
+    for _ in 0..200 {
+        for effect in alerts.due(clock.now()) {
+            match effect {
+                Effect::Raise { alert, .. } => raised.push(*alert),
+                Effect::Save { key, .. } => alerts.written(&key, clock.now()),
+                other => drop(other),
+            }
+        }
+        clock.advance(Duration::from_millis(100));
+    }
+    let [alert] = &raised[..] else { panic!("{} alerts", raised.len()) };
+    assert_eq!(alert.members.len() as u64 + alert.members_left_out, 10_001);
+    let notice = Notice { message_id: alert.id.clone(), action: Action::Raise, alert: alert.clone() };
+    // The whole request, of which the receiver's own limit is a part.
+    let limits = [
+        ("webhook", 128 * 1024),
+        ("slack", 48 * 1024),
+        ("teams", 28 * 1024),
+        ("discord", 24 * 1024),
+        ("dingtalk", 20_000),
+        ("feishu", 20 * 1024),
+        ("wecom", 4 * 1024),
+        ("telegram", 16 * 1024),
+        ("pagerduty", 512 * 1024),
+        ("alertmanager", 128 * 1024),
+        ("kubernetes_event", 4 * 1024),
+    ];
+    assert_eq!(limits.map(|(kind, _)| kind).len(), KINDS.len());
+    for (kind, limit) in limits {
+        let server = FakeHttp::start(vec![Behaviour::reply(200, "ok")]).await;
+        target(kind, server.url("/")).send(&notice).await;
+        let request = server.requests().remove(0);
+        assert!(request.body.len() <= limit, "{kind}: {} bytes", request.body.len());
+        let json = request.json();
+        assert!(json.is_object() || json.is_array(), "{kind}");
     }
 }
 

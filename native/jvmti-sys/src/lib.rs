@@ -10,7 +10,7 @@
 
 use core::ffi::{c_char, c_uchar, c_void};
 
-use jni_sys::{JNIEnv, jclass, jint, jobject};
+use jni_sys::{JNIEnv, jboolean, jclass, jint, jobject};
 
 /// A function or callback of the table that is not bound here; its place is kept.
 pub type Slot = *mut c_void;
@@ -181,6 +181,35 @@ impl JvmtiEventCallbacks {
     }
 }
 
+/// `jvmtiThreadInfo`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct JvmtiThreadInfo {
+    /// Its name, in modified UTF-8.
+    pub name: *mut c_char,
+    /// Its priority.
+    pub priority: jint,
+    /// Whether it is a daemon.
+    pub is_daemon: jboolean,
+    /// Its group.
+    pub thread_group: jobject,
+    /// Its context class loader.
+    pub context_class_loader: jobject,
+}
+
+impl JvmtiThreadInfo {
+    /// Nothing known.
+    pub const fn none() -> Self {
+        Self {
+            name: core::ptr::null_mut(),
+            priority: 0,
+            is_daemon: false,
+            thread_group: core::ptr::null_mut(),
+            context_class_loader: core::ptr::null_mut(),
+        }
+    }
+}
+
 /// `jvmtiEnv`: an environment is a pointer to this, which points to the function table.
 pub type JvmtiEnv = *const JvmtiInterface;
 
@@ -201,8 +230,14 @@ pub struct JvmtiInterface {
             ...
         ) -> JvmtiError,
     >,
-    /// Functions 3 to 45.
-    pub unused_3: [Slot; 43],
+    /// Functions 3 to 8.
+    pub unused_3: [Slot; 6],
+    /// Function 9. A null thread is the current one. The name is the caller's to deallocate, the references are local.
+    pub GetThreadInfo: Option<
+        unsafe extern "system" fn(env: *mut JvmtiEnv, thread: jobject, info: *mut JvmtiThreadInfo) -> JvmtiError,
+    >,
+    /// Functions 10 to 45.
+    pub unused_10: [Slot; 36],
     /// Function 46.
     pub Allocate:
         Option<unsafe extern "system" fn(env: *mut JvmtiEnv, size: i64, memory: *mut *mut c_uchar) -> JvmtiError>,

@@ -31,6 +31,8 @@ fn facts() -> Vec<Fact> {
         "offsetof(jvmtiEventCallbacks, DataDumpRequest) + sizeof(void *)",
         size_of::<JvmtiEventCallbacks>(),
     );
+    add("thread info size", "sizeof(jvmtiThreadInfo)", size_of::<JvmtiThreadInfo>());
+    add("thread info name", "offsetof(jvmtiThreadInfo, name)", offset_of!(JvmtiThreadInfo, name));
     macro_rules! functions {
         ($($name:ident)*) => { $(add(
             concat!("function ", stringify!($name)),
@@ -39,7 +41,7 @@ fn facts() -> Vec<Fact> {
         );)* };
     }
     functions! {
-        SetEventNotificationMode Allocate Deallocate GetClassSignature GetClassLoader GetLoadedClasses
+        SetEventNotificationMode GetThreadInfo Allocate Deallocate GetClassSignature GetClassLoader GetLoadedClasses
         GetClassLoaderClasses SetEventCallbacks DisposeEnvironment GetErrorName GetSystemProperty GetPhase
         GetPotentialCapabilities AddCapabilities RetransformClasses
     }

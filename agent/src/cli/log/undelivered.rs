@@ -67,7 +67,10 @@ impl Undelivered {
                 self.open_alert(alert_id).targets.remove(target);
                 self.settle(alert_id);
             }
-            Event::AlertSuppressed { alert_id, .. } => {
+            Event::AlertSuppressed { alert_id, target, .. } => {
+                if let Some(target) = target {
+                    self.open_alert(alert_id).targets.remove(target);
+                }
                 self.settle(alert_id);
             }
             Event::AlertRetrying { alert_id, target, attempts, reason, .. } => {

@@ -49,8 +49,10 @@ mod model_tests;
 #[cfg(test)]
 mod tests;
 
-use std::fs;
+use std::collections::BTreeSet;
+use std::fs::{self, Permissions};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -107,6 +109,8 @@ pub struct Outbox {
     bounds: Bounds,
     /// Whether the last attempt to write failed; an outage is reported once.
     failing: bool,
+    /// Folders of others that were reported.
+    strangers: BTreeSet<PathBuf>,
 }
 
 impl Outbox {
@@ -115,7 +119,7 @@ impl Outbox {
     pub fn open(root: &Path, bounds: Bounds) -> (Outbox, Vec<Problem>) {
         let name = format!("{}-{:016x}", std::process::id(), fastrand::u64(..));
         let log = Log::new(DiskFolder::new(root.join(name)));
-        let mut outbox = Outbox { root: root.to_owned(), log, bounds, failing: false };
+        let mut outbox = Outbox { root: root.to_owned(), log, bounds, failing: false, strangers: BTreeSet::new() };
         let problems = outbox.heal();
         (outbox, problems)
     }
@@ -167,6 +171,14 @@ impl Outbox {
         paths.sort();
         for path in paths {
             if path == self.log.folder().path() {
+                continue;
+            }
+            // The root may lie where others can write: nothing of theirs is followed, read or deleted.
+            if let Some(why) = stranger(&path) {
+                if self.strangers.insert(path.clone()) {
+                    let what = format!("outbox {}", path.display());
+                    adopted.problems.push(Problem::new(what, format!("{why}; it is left alone")));
+                }
                 continue;
             }
             if path.join(LOCK_FILE).exists() {
@@ -243,7 +255,9 @@ impl Outbox {
 
     fn set_aside(&self, from: &DiskFolder, lines: &[(Vec<u8>, BadLine)], now: Timestamp) -> io::Result<PathBuf> {
         let mut folder = DiskFolder::new(self.root.join(CORRUPT_FOLDER));
-        fs::DirBuilder::new().recursive(true).create(folder.path())?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder.path())?;
+        // An older version left it open.
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o700))?;
         let owner = from.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let name = format!("{owner}-{}", now.as_second());
         let mut content = Vec::new();
@@ -312,4 +326,17 @@ impl Outbox {
         self.failing = written.is_err();
         problems
     }
+}
+
+/// Why what lies at `path` is no folder of this user's; none where it is one, or is gone.
+fn stranger(path: &Path) -> Option<String> {
+    let metadata = fs::symlink_metadata(path).ok()?;
+    if metadata.is_symlink() {
+        return Some("it is a symbolic link".to_owned());
+    }
+    if !metadata.is_dir() {
+        return Some("it is no folder".to_owned());
+    }
+    let own = rustix::process::geteuid().as_raw();
+    (metadata.uid() != own).then(|| format!("it belongs to the user {}, and this process to {own}", metadata.uid()))
 }

@@ -164,6 +164,46 @@ fn a_torn_tail_is_cut_and_a_broken_record_is_set_aside_and_reported() {
     assert!(adopted.problems[0].reason.starts_with("1 records are no good, the first because its checksum is wrong"));
     let set_aside: Vec<_> = fs::read_dir(root.path().join(CORRUPT_FOLDER)).unwrap().collect();
     assert_eq!(set_aside.len(), 1);
+    let corrupt = fs::metadata(root.path().join(CORRUPT_FOLDER)).unwrap();
+    assert_eq!(corrupt.permissions().mode() & 0o777, 0o700);
+}
+
+/// Fault: whoever could write into the root could have an agent read, send and delete what a link led to.
+#[test]
+fn what_others_lay_into_the_root_is_left_alone_and_reported_once() {
+    let (root, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut dead = open(&elsewhere.path().join("outbox"));
+    append(&mut dead, &[due("1", &["mail"])]);
+    let left = dead.log.folder().path().to_owned();
+    drop(dead);
+    std::os::unix::fs::symlink(&left, root.path().join("linked")).unwrap();
+    fs::write(root.path().join("a-file"), "").unwrap();
+
+    let mut outbox = open(root.path());
+    let adopted = outbox.take_orphans(NOW);
+    assert_eq!(ids(&adopted.notices), Vec::<&str>::new());
+    let reasons: Vec<&str> = adopted.problems.iter().map(|problem| problem.reason.as_str()).collect();
+    assert_eq!(reasons, ["it is no folder; it is left alone", "it is a symbolic link; it is left alone"]);
+    assert!(left.exists() && root.path().join("a-file").exists());
+    assert_eq!(outbox.take_orphans(NOW).problems, []);
+}
+
+#[test]
+fn the_folder_of_another_user_is_left_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let mut dead = open(root.path());
+    append(&mut dead, &[due("1", &["mail"])]);
+    let left = dead.log.folder().path().to_owned();
+    drop(dead);
+    let another = fs::metadata(&left).unwrap().uid() + 1;
+    if std::os::unix::fs::chown(&left, Some(another), None).is_err() {
+        eprintln!("left out: only root may give a folder to another user");
+        return;
+    }
+    let adopted = open(root.path()).take_orphans(NOW);
+    assert!(adopted.notices.is_empty());
+    assert!(adopted.problems[0].reason.starts_with(&format!("it belongs to the user {another}")));
+    assert!(left.exists());
 }
 
 #[test]
