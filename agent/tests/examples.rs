@@ -147,7 +147,9 @@ impl Surroundings {
     /// Why the command does not do what the document says.
     fn fault(&self, command: &str) -> Option<String> {
         let own = self.folder.path().display().to_string();
-        let mut here = command.replace("4711", &self.sleeper.id().to_string());
+        let mut here = command
+            .replace("target/release/leaderwatch", "leaderwatch")
+            .replace("4711", &self.sleeper.id().to_string());
         for outside in OUTSIDE {
             for before in [" ", "=", ":", "'", ";"] {
                 here = here.replace(&format!("{before}{outside}"), &format!("{before}{own}{outside}"));
@@ -200,10 +202,13 @@ fn names_the_tree(command: &str) -> bool {
     let words: Vec<&str> = command.split_whitespace().collect();
     match words[0] {
         "cargo" => {
-            let at = words.iter().position(|word| *word == "-p").unwrap();
-            let crates = ["agent", "native", "tests"].map(|name| root().join(name).join("Cargo.toml"));
-            let name = format!("name = \"{}\"", words[at + 1]);
-            assert!(crates.iter().any(|file| fs::read_to_string(file).unwrap().contains(&name)), "{command}");
+            let named: Vec<&str> = words.windows(2).filter(|pair| pair[0] == "-p").map(|pair| pair[1]).collect();
+            assert!(!named.is_empty(), "{command}");
+            let crates = ["agent", "native", "tests"].map(|folder| root().join(folder).join("Cargo.toml"));
+            let crates = crates.map(|file| fs::read_to_string(file).unwrap());
+            for name in named {
+                assert!(crates.iter().any(|text| text.contains(&format!("name = \"{name}\""))), "{command}: {name}");
+            }
             true
         }
         script if script.starts_with("scripts/") => {
