@@ -1,4 +1,4 @@
-//! The command `leaderwatch`. Exit status: 0 done, 1 found something wrong, 2 called wrongly.
+//! The command `leaderwatch`. Exit status: 0 done, 1 found something wrong, 2 called wrongly, or it cannot be done.
 #![forbid(unsafe_code)]
 
 mod cli;
@@ -10,7 +10,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 /// Tells people when the leadership of a Flink JobManager moves: reads its log, checks it, tries it out.
 #[derive(Parser)]
 #[command(name = "leaderwatch", version, max_term_width = 100)]
-#[command(after_help = "Exit status: 0 done, 1 found something wrong, 2 called wrongly.")]
+#[command(after_help = "Exit status: 0 done, 1 found something wrong, 2 called wrongly, or it cannot be done.")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -187,3 +187,126 @@ fn attach_leaves_a_process_that_is_no_jvm_alone() {
     sleeper.wait().unwrap();
     assert!(tell(&["attach", "0"]).starts_with("exit status 2"));
 }
+
+/// Exit status 2 means that the call or its surroundings are wrong, 1 that something is wrong with what was looked at.
+#[test]
+fn every_way_to_end_has_its_exit_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &[u8]| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let torn_gzip = file("torn/a.jsonl", &[0x1f, 0x8b, 8, 0, 0, 0]);
+    let foreign = file("foreign.jsonl", b"Exception in thread\n");
+    let bad = file("bad.toml", b"languge = 'en'\n");
+    let bare = file("bare.toml", b"");
+    let nobody = ports_without_receiver();
+    let deaf = file(
+        "deaf.toml",
+        format!("[[target]]\nname = 'hook'\nkind = 'webhook'\nurl = 'http://127.0.0.1:{nobody}/'\n").as_bytes(),
+    );
+    let garbled_status = file("garbled/agents/h-1/status.json", b"{");
+    let state = file("state/1000..orders/outbox/keep", b"");
+    let state = Path::new(&state).ancestors().nth(2).unwrap().to_str().unwrap();
+    file("blocked/1000..orders/outbox/keep", b"");
+    let blocked = folder.path().join("blocked/1000..orders");
+    fs::create_dir(blocked.join("pause.json")).unwrap();
+    let (blocked, empty) = (blocked.to_str().unwrap(), folder.path().join("empty"));
+    fs::create_dir(&empty).unwrap();
+    let empty = empty.to_str().unwrap();
+    let own_page = format!("{empty}/page.html");
+
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&[], 2, "Usage"),
+        (&["help"], 0, ""),
+        (&["--version"], 0, ""),
+        (&["lgo"], 2, "unrecognized subcommand"),
+        (&["log", LOGS], 0, ""),
+        (&["log", &foreign], 0, "1 line skipped: 0 torn, 1 foreign"),
+        (&["log", "/absent"], 2, "/absent: No such file"),
+        (&["log", empty], 2, "no alert log"),
+        (&["log", &torn_gzip], 1, "torn/a.jsonl"),
+        (&["log", LOGS, "--undelivered"], 1, ""),
+        (&["log", LOGS, "--undelivered", "--follow"], 2, "cannot be used with"),
+        (&["log", LOGS, "--component", "janitor"], 2, "jobmanager"),
+        (&["log", LOGS, "--since", "soon"], 2, "`2h`"),
+        (&["log", LOGS, "--job", "orders"], 2, "hexadecimal"),
+        (&["log", LOGS, "--time-zone", "Mars/Base"], 2, "Mars/Base"),
+        (&["report", LOGS], 2, "--output"),
+        (&["report", LOGS, "-o", &own_page], 0, ""),
+        (&["report", LOGS, "-o", "/absent/page.html"], 2, "/absent/page.html"),
+        (&["report", "/absent", "--json"], 2, "/absent: No such file"),
+        (&["report", &foreign, "--json"], 1, "no record"),
+        (&["report", LOGS, &torn_gzip, "--json"], 1, "torn/a.jsonl"),
+        (&["check", "--example"], 0, ""),
+        (&["check", "--schema"], 0, ""),
+        (&["check"], 2, "required"),
+        (&["check", "--example", "--schema"], 2, "cannot be used with"),
+        (&["check", "/absent.toml"], 2, "check the path"),
+        (&["check", &bad], 1, ""),
+        (&["check", &bare], 0, ""),
+        (&["check", &bare, "--strict"], 1, ""),
+        (&["check", "--flink-conf", empty], 2, "no configuration of Flink here"),
+        (&["test", "/absent.toml"], 2, "check the path"),
+        (&["test", &bare], 2, "no target to test"),
+        (&["test", &deaf, "--target", "chat"], 2, "no target `chat`; there are: hook"),
+        (&["test", &deaf, "--timeout", "soon"], 2, "--timeout"),
+        (&["test", &deaf, "--class", "storm"], 2, "no_leader"),
+        (&["test", &deaf, "--dry-run"], 0, ""),
+        (&["test", &deaf], 1, ""),
+        (&["status", "/absent"], 2, "/absent: No such file"),
+        (&["status", empty], 2, "no status.json"),
+        (&["status", &garbled_status], 1, "no status of this version"),
+        (&["pause"], 2, "required"),
+        (&["pause", empty], 2, "no agent keeps its state"),
+        (&["pause", state], 0, ""),
+        (&["pause", state, "--for", "20m"], 2, "--reason"),
+        (&["pause", state, "--for", "25h", "--reason", "r"], 2, "a pause always ends"),
+        (&["pause", state, "--for", "20m", "--reason", "r"], 0, ""),
+        (&["pause", blocked, "--for", "20m", "--reason", "r"], 1, "1000..orders"),
+        (&["attach", "0"], 2, "0 is not in 1.."),
+        (&["attach", "4194305"], 1, "there is no such process"),
+        (&["install", empty], 2, "no Flink here"),
+        (&["completions", "cmd"], 2, "bash"),
+        (&["man", "--output", "/absent/folder"], 2, "/absent/folder"),
+    ];
+    let mut wrong = Vec::new();
+    for (arguments, status, complaint) in cases {
+        let output = leaderwatch(arguments).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        if output.status.code() != Some(*status) || !stderr.contains(complaint) {
+            wrong.push(format!("{arguments:?}: {} expected with `{complaint}`: {}", status, told(&output)));
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new(), "{}", wrong.join("\n"));
+}
+
+/// A port of this machine on which nobody listens.
+fn ports_without_receiver() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Nobody is told less than everything with a good conscience.
+#[test]
+fn a_full_disk_behind_standard_output_is_told() {
+    let logs = ["log", LOGS];
+    let report = ["report", LOGS, "-o", "-"];
+    for arguments in [&logs[..], &report, &["check", "--example"], &["completions", "bash"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = leaderwatch(arguments).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("standard output: No space left"), "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_help_of_each_command_is_as_it_is_documented() {
+    let commands = ["", "attach", "check", "install", "log", "pause", "report", "status", "test"];
+    let help = commands.map(|command| {
+        let arguments: Vec<&str> = [command, "--help"].into_iter().filter(|word| !word.is_empty()).collect();
+        String::from_utf8(leaderwatch(&arguments).output().unwrap().stdout).unwrap()
+    });
+    insta::assert_snapshot!(help.join("\n\n"));
+}

@@ -1,6 +1,7 @@
 //! Holds the documents to the code: keys, events, examples and links. A document that fails here tells users what is not so.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -205,6 +206,22 @@ fn every_event_is_documented() {
     for event in events {
         assert!(reference.contains(&format!("`{event}`")), "docs/alert-log.md lacks {event}");
     }
+}
+
+/// What follows that beginning of a name.
+fn names_beginning(text: &str, beginning: &str) -> BTreeSet<String> {
+    let is_of_name = |c: char| c.is_ascii_lowercase() || c == '_';
+    let rests = text.split(beginning).skip(1).map(|rest| rest.split(|c| !is_of_name(c)).next().unwrap());
+    rests.filter(|rest| !rest.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_metric_is_documented_and_no_other() {
+    let mut code = names_beginning(&document("agent/src/runtime/metrics.rs"), "\"leaderwatch_");
+    code.retain(|name| !["_bucket", "_sum", "_count"].iter().any(|series| name.ends_with(series)));
+    let documented = names_beginning(&document("docs/command.md"), "`leaderwatch_");
+    assert_eq!(documented, code);
+    assert!(documented.len() >= 10, "{documented:?}");
 }
 
 /// A heading's anchor, as the usual renderers of Markdown make it.

@@ -42,6 +42,14 @@ impl Installation {
         Ok(Self { flink_home, java_home: path(&answer, "java_home")?, version })
     }
 
+    /// The same Flink on a Java of that line: 11, 17, 21 or 25.
+    ///
+    /// # Errors
+    /// Where that cannot be fetched.
+    pub fn on_java(self, line: u32) -> Result<Self> {
+        Ok(Self { java_home: path(&ask(&["jre", &line.to_string()])?, "java_home")?, ..self })
+    }
+
     /// (major, minor) of the version.
     pub fn line(&self) -> (u32, u32) {
         let mut numbers = self.version.split('.').map_while(|number| number.parse().ok());

@@ -8,6 +8,7 @@ pub mod install;
 pub mod log;
 pub mod pause;
 mod people;
+mod progress;
 pub mod report;
 pub mod shell;
 pub mod status;
@@ -22,7 +23,7 @@ pub enum Verdict {
     Done,
     /// Something is wrong with what was looked at.
     Wrong,
-    /// The command cannot do what it was called for.
+    /// Called wrongly, or the command cannot do what it was called for.
     Misuse,
 }
 

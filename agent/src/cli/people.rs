@@ -1,6 +1,7 @@
 //! Forms for people: durations, addresses, ids, and text that cannot play tricks on a terminal.
 
 use std::borrow::Cow;
+use std::fmt;
 
 /// Digits of an id that are shown: enough to tell ids apart at a glance; `--json` has them all.
 const ID_DIGITS: usize = 8;
@@ -23,6 +24,16 @@ pub fn short(id: &str) -> &str {
     id.get(..ID_DIGITS).unwrap_or(id)
 }
 
+/// Shows the first digits of an id that is a number of 128 bits.
+#[derive(Debug, Clone, Copy)]
+pub struct ShortId(pub u128);
+
+impl fmt::Display for ShortId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:0ID_DIGITS$x}", (self.0 >> (128 - 4 * ID_DIGITS)) as u64)
+    }
+}
+
 /// Host and port of an RPC or HTTP address; the whole text where it has another form.
 pub fn host_port(address: &str) -> &str {
     let Some((_, rest)) = address.split_once("://") else { return address };
@@ -33,7 +44,8 @@ pub fn host_port(address: &str) -> &str {
 /// The text with each control character shown as an escape: what comes from a log never moves the cursor, changes a
 /// title or begins a new line.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_tricky) {
+    let is_plain = |byte: u8| (b' '..=b'~').contains(&byte);
+    if text.bytes().all(is_plain) || !text.chars().any(is_tricky) {
         return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len() + 8);
@@ -77,6 +89,13 @@ mod tests {
         for (milliseconds, expected) in cases {
             assert_eq!(duration(milliseconds), expected);
         }
+    }
+
+    #[test]
+    fn a_short_id_is_the_beginning_of_the_whole() {
+        let job = leaderwatch_agent::leadership::JobId(0x000a_bcde << 96 | 7);
+        assert_eq!(ShortId(job.0).to_string(), short(&job.to_string()));
+        assert_eq!(ShortId(u128::MAX).to_string(), "ffffffff");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use leaderwatch_agent::pause::Pause;
 use leaderwatch_agent::status::{FILE_NAME, SeatStatus, Status, TargetStatus};
 
 use super::people::{count, duration, host_port, printable, short};
@@ -22,7 +23,7 @@ const LATE_MS: i64 = 300_000;
 /// How deep the folder is searched: one folder a user, namespace and cluster.
 const MAX_DEPTH: usize = 4;
 
-/// Shows what each agent says of itself: hooks, leaders, outbox, targets. Exit status 1 if anything is not as it
+/// Shows what each agent says of itself: hooks, leaders, outbox, targets; and whether its alerts are paused. Exit status 1 if anything is not as it
 /// should be.
 #[derive(Args)]
 pub struct StatusArgs {
@@ -64,15 +65,19 @@ fn show(args: &StatusArgs) -> Result<Verdict, Verdict> {
                 continue;
             }
         };
-        let wrong = wrong(&status, now);
-        if !wrong.is_empty() {
+        let mut told = Told { wrong: wrong(&status, now), pause: None };
+        match pause_of(&file, now) {
+            Ok(pause) => told.pause = pause,
+            Err(error) => told.wrong.push(format!("the pause cannot be told: {error}")),
+        }
+        if !told.wrong.is_empty() {
             verdict = Verdict::Wrong;
         }
-        let text = if args.json { as_json(&status, &wrong) } else { in_words(&status, &wrong, now, &zone) };
+        let text = if args.json { as_json(&status, &told) } else { in_words(&status, &told, now, &zone) };
         match out.write_all(text.as_bytes()) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(verdict),
-            Err(error) => return Err(complain(Verdict::Wrong, format_args!("standard output: {error}"))),
+            Err(error) => return Err(complain(Verdict::Misuse, format_args!("standard output: {error}"))),
         }
     }
     Ok(verdict)
@@ -99,9 +104,26 @@ fn parse(bytes: &[u8]) -> Result<Status, String> {
     serde_json::from_slice(bytes).map_err(|error| format!("is no status of this version of Leaderwatch: {error}"))
 }
 
-fn as_json(status: &Status, wrong: &[String]) -> String {
+/// What is found out about a status.
+struct Told {
+    /// What is not as it should be.
+    wrong: Vec<String>,
+    /// The pause that holds.
+    pause: Option<Pause>,
+}
+
+/// The pause that holds in the state folder in which an agent has its status: `agents/HOST-PID/status.json`.
+fn pause_of(file: &Path, now: Timestamp) -> io::Result<Option<Pause>> {
+    let Some(state) = file.ancestors().nth(3) else { return Ok(None) };
+    Ok(Pause::read(state)?.filter(|pause| !pause.remaining(now).is_zero()))
+}
+
+fn as_json(status: &Status, told: &Told) -> String {
     let mut json = serde_json::json!(status);
-    json["wrong"] = wrong.into();
+    json["wrong"] = serde_json::json!(told.wrong);
+    if let Some(pause) = &told.pause {
+        json["pause"] = serde_json::json!({ "until": pause.until, "reason": pause.reason });
+    }
     format!("{json}\n")
 }
 
@@ -156,7 +178,7 @@ fn name(seat: &SeatStatus) -> String {
     }
 }
 
-fn in_words(status: &Status, wrong: &[String], now: Timestamp, zone: &TimeZone) -> String {
+fn in_words(status: &Status, told: &Told, now: Timestamp, zone: &TimeZone) -> String {
     let mut lines = vec![format!("{} on {} (process {})", status.cluster, status.host, status.pid)];
     let role = match status.role {
         leaderwatch_agent::process::Role::JobManager => "JobManager",
@@ -187,8 +209,12 @@ fn in_words(status: &Status, wrong: &[String], now: Timestamp, zone: &TimeZone) 
         }
         lines.push(line);
     }
-    lines.extend(wrong.iter().map(|what| format!("  WRONG    {what}")));
-    if wrong.is_empty() {
+    if let Some(pause) = &told.pause {
+        let left = duration(u64::try_from(pause.remaining(now).as_millis()).unwrap_or(u64::MAX));
+        lines.push(format!("  PAUSED   until {}, for {left}: {}", when::shown(pause.until, zone), pause.reason));
+    }
+    lines.extend(told.wrong.iter().map(|what| format!("  WRONG    {what}")));
+    if told.wrong.is_empty() {
         lines.push("  nothing is wrong".to_owned());
     }
     lines.iter().map(|line| printable(line).into_owned() + "\n").collect()
@@ -244,7 +270,7 @@ mod tests {
         let now = at("2026-11-30T10:00:05Z");
         let status = sound();
         assert_eq!(wrong(&status, now), Vec::<String>::new());
-        insta::assert_snapshot!(in_words(&status, &[], now, &TimeZone::UTC));
+        insta::assert_snapshot!(in_words(&status, &Told { wrong: Vec::new(), pause: None }, now, &TimeZone::UTC));
     }
 
     #[test]
@@ -260,8 +286,26 @@ mod tests {
         status.dropped_observations = 1;
         status.lost_records = 3;
         status.log = None;
-        let wrong = wrong(&status, now);
-        insta::assert_snapshot!(in_words(&status, &wrong, now, &TimeZone::UTC));
+        let told = Told { wrong: wrong(&status, now), pause: None };
+        insta::assert_snapshot!(in_words(&status, &told, now, &TimeZone::UTC));
+    }
+
+    #[test]
+    fn a_pause_is_told_as_long_as_it_holds() {
+        let state = tempfile::tempdir().unwrap();
+        let own = state.path().join("agents/tm-1-1");
+        fs::create_dir_all(&own).unwrap();
+        let file = own.join(FILE_NAME);
+        let (from, until) = (at("2026-11-30T10:00:00Z"), at("2026-11-30T10:20:00Z"));
+        Pause { schema: 1, from, until, reason: "upgrade".to_owned() }.write(state.path()).unwrap();
+        let now = at("2026-11-30T10:00:05Z");
+        let told = Told { wrong: Vec::new(), pause: pause_of(&file, now).unwrap() };
+        let words = in_words(&sound(), &told, now, &TimeZone::UTC);
+        assert!(words.contains("\n  PAUSED   until 2026-11-30 10:20:00.000, for 19 min 55 s: upgrade\n"), "{words}");
+        assert!(as_json(&sound(), &told).contains(r#""pause":{"reason":"upgrade","until":"2026-11-30T10:20:00Z"}"#));
+        assert_eq!(pause_of(&file, until).unwrap(), None);
+        fs::write(state.path().join(leaderwatch_agent::pause::FILE_NAME), "{").unwrap();
+        assert!(pause_of(&file, now).is_err());
     }
 
     #[test]

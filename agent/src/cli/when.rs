@@ -3,6 +3,7 @@
 use jiff::civil;
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, ZonedDateTime};
+use leaderwatch_agent::journal::reader::Stamp;
 
 /// The zone of that name, or the machine's.
 ///
@@ -47,6 +48,39 @@ pub fn shown(at: Timestamp, zone: &TimeZone) -> String {
     zone.to_datetime(at).strftime("%Y-%m-%d %H:%M:%S%.3f").to_string()
 }
 
+/// Shows the times of records. Many fall into the same minute, which is put into the zone once.
+pub struct Clock {
+    zone: TimeZone,
+    /// A minute in UTC, as in the log, and as it is shown.
+    minute: Option<(String, String)>,
+}
+
+impl Clock {
+    /// A clock of that zone.
+    pub fn new(zone: TimeZone) -> Self {
+        Self { zone, minute: None }
+    }
+
+    /// As [`shown`]; what is no date stays as it is.
+    pub fn shown(&mut self, stamp: Stamp) -> String {
+        const MINUTE_BYTES: usize = "2026-11-30T10:19".len();
+        let (minute, seconds) = stamp.as_str().split_at(MINUTE_BYTES);
+        let seconds = seconds.trim_end_matches('Z');
+        if let Some((known, shown)) = &self.minute
+            && known == minute
+        {
+            return format!("{shown}{seconds}");
+        }
+        let Some(at) = stamp.timestamp() else { return stamp.as_str().to_owned() };
+        let shown = shown(at, &self.zone);
+        // Until the twentieth century some zones were seconds away from whole minutes.
+        if shown.ends_with(seconds) {
+            self.minute = Some((minute.to_owned(), shown[..MINUTE_BYTES].to_owned()));
+        }
+        shown
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -71,6 +105,26 @@ mod tests {
         }
         assert!(since("soon", now, &zone).unwrap_err().contains("`2h`"));
         assert_eq!(shown(now, &zone), "2026-11-30 18:00:00.000");
+    }
+
+    #[test]
+    fn a_clock_shows_what_each_time_alone_would_show() {
+        for zone in ["Asia/Shanghai", "Europe/Berlin", "Asia/Kathmandu"].map(|name| zone(Some(name)).unwrap()) {
+            let mut clock = Clock::new(zone.clone());
+            for text in [
+                "2026-11-30T10:19:49.123Z",
+                "2026-11-30T10:19:59.999Z",
+                "2026-11-30T10:20:00.000Z",
+                "2026-10-25T00:59:59.000Z",
+                "2026-10-25T01:00:00.000Z",
+                "1880-01-01T00:00:00.500Z",
+                "1880-01-01T00:00:30.500Z",
+                "2026-11-30T10:19:00.000Z",
+            ] {
+                assert_eq!(clock.shown(Stamp::parse(text).unwrap()), shown(text.parse().unwrap(), &zone), "{text}");
+            }
+            assert_eq!(clock.shown(Stamp::parse("2026-13-30T10:19:00.000Z").unwrap()), "2026-13-30T10:19:00.000Z");
+        }
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use leaderwatch_agent::event::{Event, Record, SeatFields};
 use leaderwatch_agent::journal::reader::Entry;
+use leaderwatch_agent::leadership::SessionId;
 
-use super::people::{count, duration, host_port, short};
+use super::people::{ShortId, count, duration, host_port, short};
 
 /// What a record means to the reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +86,7 @@ fn text(event: &Event) -> String {
         Event::LeaderStale { leader_id, address, .. } => {
             format!("{}: an old leader announced once more", leader(leader_id, address.as_deref()))
         }
-        Event::LeaderGranted { leader_id, .. } => format!("this process leads as {}", short(&leader_id.to_string())),
+        Event::LeaderGranted { leader_id, .. } => format!("this process leads as {}", ShortId(leader_id.0)),
         Event::LeaderRevoked { .. } => "this process leads no longer".to_owned(),
         Event::AlertRaised { alert } => format!("{} {}", alert_name(&alert.id), alert.title),
         Event::AlertUpdated { alert_id, members } => {
@@ -178,16 +179,16 @@ fn unknown(value: &serde_json::Value) -> Words {
 
 fn seat_name(seat: &SeatFields) -> String {
     match &seat.job_id {
-        Some(job) => format!("{} {}", seat.component.name(), short(&job.to_string())),
+        Some(job) => format!("{} {}", seat.component.name(), ShortId(job.0)),
         None => seat.component.name().to_owned(),
     }
 }
 
-fn leader(id: &impl ToString, address: Option<&str>) -> String {
-    let id = id.to_string();
+fn leader(id: &SessionId, address: Option<&str>) -> String {
+    let id = ShortId(id.0);
     match address {
-        Some(address) => format!("{} at {}", short(&id), host_port(address)),
-        None => short(&id).to_owned(),
+        Some(address) => format!("{id} at {}", host_port(address)),
+        None => id.to_string(),
     }
 }
 

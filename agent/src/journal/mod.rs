@@ -4,6 +4,7 @@ pub mod alike;
 mod lines;
 pub mod merge;
 mod name;
+mod quick;
 pub mod reader;
 pub mod sources;
 mod writer;

@@ -9,10 +9,12 @@ use std::fmt;
 use std::io::{self, Read};
 use std::ops::{AddAssign, Range};
 
-use jiff::Timestamp;
+use jiff::tz::Offset;
+use jiff::{Timestamp, civil};
 use serde::de::{Deserialize, Deserializer, Visitor};
 
-use crate::event::{Event, Record};
+use super::quick;
+use crate::event::Record;
 
 /// Longest line that is read, in bytes. A record of an election with thousands of jobs has less than one million.
 pub const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
@@ -217,7 +219,16 @@ impl Stamp {
 
     /// As a time; none where the digits are no date.
     pub fn timestamp(&self) -> Option<Timestamp> {
-        self.as_str().parse().ok()
+        let digits = |from: usize, to: usize| {
+            self.0[from..to]
+                .iter()
+                .try_fold(0_i16, |number, byte| Some(number * 10 + i16::from(byte.checked_sub(b'0')?)))
+        };
+        let small = |from: usize, to: usize| i8::try_from(digits(from, to)?).ok();
+        let date = civil::Date::new(digits(0, 4)?, small(5, 7)?, small(8, 10)?).ok()?;
+        let nanoseconds = i32::from(digits(20, 23)?) * 1_000_000;
+        let time = civil::Time::new(small(11, 13)?, small(14, 16)?, small(17, 19)?, nanoseconds).ok()?;
+        Offset::UTC.to_timestamp(date.to_datetime(time)).ok()
     }
 }
 
@@ -251,8 +262,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// What a line tells without being read in full: enough to sort, to filter and to find what several processes saw
-/// alike. Also of events that this version does not know.
+/// What a line tells at one glance: enough to sort, to filter, to find what several processes saw alike, and to show what
+/// logs are full of. Also of events that this version does not know: a field keeps its form in all of them.
 #[derive(Debug, Clone, serde::Deserialize)]
 #[allow(missing_docs)] // The fields of the contract's table of the alert log.
 pub struct Head<'a> {
@@ -277,6 +288,24 @@ pub struct Head<'a> {
     pub target: Option<Text<'a>>,
     #[serde(borrow, default)]
     pub by: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    pub address: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    pub old_leader_id: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    pub old_address: Option<Text<'a>>,
+    #[serde(default)]
+    pub leaderless_ms: Option<u64>,
+    #[serde(default)]
+    pub attempts: Option<u32>,
+    #[serde(default)]
+    pub latency_ms: Option<u64>,
+    #[serde(default)]
+    pub next_ms: Option<u64>,
+    #[serde(borrow, default)]
+    pub reason: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    pub receipt: Option<Text<'a>>,
     /// The whole alert of `alert.raised`.
     #[serde(borrow, default)]
     pub alert: Option<&'a serde_json::value::RawValue>,
@@ -328,13 +357,17 @@ pub enum Entry {
 impl Entry {
     /// Of a line; none where it is no record.
     pub fn of(line: &[u8]) -> Option<Entry> {
-        let head = Head::of(line)?;
-        // The same as reading a `Record` in one go, but serde then copies every value once more.
-        let known: Option<(Timestamp, Event)> = head.ts.parse().ok().zip(serde_json::from_slice(line).ok());
-        let Some((ts, event)) = known else {
+        Entry::with_head(&Head::of(line)?, line)
+    }
+
+    /// Of a line whose head is read already.
+    pub fn with_head(head: &Head<'_>, line: &[u8]) -> Option<Entry> {
+        let ts = Stamp::parse(&head.ts).and_then(|stamp| stamp.timestamp());
+        let event = || quick::event(head).or_else(|| serde_json::from_slice(line).ok());
+        let Some((ts, event)) = ts.and_then(|ts| Some((ts, event()?))) else {
             return serde_json::from_slice(line).ok().map(Entry::Unknown);
         };
-        let (cluster, host) = (head.cluster.0.into_owned(), head.host.0.into_owned());
+        let (cluster, host) = (head.cluster.to_string(), head.host.to_string());
         Some(Entry::Known(Box::new(Record { ts, event, cluster, host, pid: head.pid })))
     }
 }
@@ -380,6 +413,7 @@ impl<R: Read> Iterator for Reader<R> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::event::Event;
     use proptest::prelude::*;
 
     const STOPPED: &str =
@@ -449,5 +483,7 @@ mod tests {
         assert!(Stamp::parse("2026-11-30T10:19:49.124Z").unwrap() > utc);
         assert_eq!(Stamp::parse("yesterday, perhaps, late"), None);
         assert_eq!(Stamp::of(utc.timestamp().unwrap()), utc);
+        assert_eq!(Stamp::parse("2026-02-30T10:19:49.123Z").unwrap().timestamp(), None);
+        assert_eq!(Stamp::EARLIEST.timestamp(), "0000-01-01T00:00:00Z".parse().ok());
     }
 }

@@ -59,11 +59,11 @@ impl fmt::Display for NotAnId {
 impl std::error::Error for NotAnId {}
 
 fn parse_hex(text: &str) -> Result<u128, NotAnId> {
-    let digits: String = text.chars().filter(|c| *c != '-').collect();
-    if digits.len() != 32 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return Err(NotAnId(text.to_owned()));
-    }
-    u128::from_str_radix(&digits, 16).map_err(|_| NotAnId(text.to_owned()))
+    let digits = text.chars().filter(|c| *c != '-').map(|c| c.to_digit(16));
+    let (count, number) = digits.fold((0, Some(0_u128)), |(count, number), digit| {
+        (count + 1, number.zip(digit).map(|(number, digit)| number << 4 | u128::from(digit)))
+    });
+    number.filter(|_| count == 32).ok_or_else(|| NotAnId(text.to_owned()))
 }
 
 macro_rules! id_text {
@@ -114,6 +114,12 @@ impl Component {
             Component::Dispatcher => "dispatcher",
             Component::RestServer => "rest_server",
         }
+    }
+
+    /// The component of that name.
+    pub fn of_name(name: &str) -> Option<Component> {
+        let all = [Component::JobManager, Component::ResourceManager, Component::Dispatcher, Component::RestServer];
+        all.into_iter().find(|component| component.name() == name)
     }
 }
 

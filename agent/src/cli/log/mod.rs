@@ -22,6 +22,7 @@ use self::follow::Follow;
 use self::table::{Style, Table};
 use self::undelivered::Undelivered;
 use super::people::count;
+use super::progress::Progress;
 use super::{Verdict, complain, when};
 
 /// How often `--follow` looks for more.
@@ -76,7 +77,7 @@ pub fn run(args: &LogArgs) -> ExitCode {
         Ok(verdict) => verdict.into(),
         // The reader has seen enough: `leaderwatch log ... | head`.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Verdict::Done.into(),
-        Err(error) => complain(Verdict::Wrong, format_args!("standard output: {error}")).into(),
+        Err(error) => complain(Verdict::Misuse, format_args!("standard output: {error}")).into(),
     }
 }
 
@@ -133,12 +134,15 @@ impl Session {
             let names = self.paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
             return Ok(complain(Verdict::Misuse, format_args!("{names}: no alert log (*.jsonl) in there")));
         }
+        let mut progress = Progress::of(&found, !args.undelivered);
         let mut merge = Merge::new(found, args.follow);
         while let Some((stamp, line)) = merge.next_line() {
+            progress.add(line);
             if !self.take(stamp, line)? {
                 merge.count_foreign();
             }
         }
+        progress.end();
         if args.follow {
             self.flush()?;
             return self.follow(merge);
@@ -169,11 +173,11 @@ impl Session {
                 self.out.write_all(b"\n")?;
             }
             Sink::Table(table) => {
-                let Some(entry) = Entry::of(line) else { return Ok(false) };
+                let Some(entry) = Entry::with_head(&head, line) else { return Ok(false) };
                 table.add(&mut self.out, stamp, &head, &entry)?;
             }
             Sink::Undelivered(undelivered) => {
-                let Some(entry) = Entry::of(line) else { return Ok(false) };
+                let Some(entry) = Entry::with_head(&head, line) else { return Ok(false) };
                 if let Entry::Known(record) = entry {
                     undelivered.add(stamp, &record);
                 }

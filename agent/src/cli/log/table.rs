@@ -7,7 +7,7 @@ use leaderwatch_agent::journal::reader::{Entry, Head, Stamp};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::cli::people::printable;
-use crate::cli::when;
+use crate::cli::when::Clock;
 use crate::cli::words::{Mood, words};
 
 /// Rows that are held back at first, to see how wide the columns are.
@@ -40,6 +40,7 @@ pub struct Style {
 /// A table that is written row by row.
 pub struct Table {
     style: Style,
+    clock: Clock,
     held_back: Vec<Row>,
     widths: [usize; COLUMNS],
     begun: bool,
@@ -53,7 +54,8 @@ struct Row {
 impl Table {
     /// An empty table.
     pub fn new(style: Style) -> Self {
-        Self { style, held_back: Vec::new(), widths: [0; COLUMNS], begun: false }
+        let clock = Clock::new(style.zone.clone());
+        Self { style, clock, held_back: Vec::new(), widths: [0; COLUMNS], begun: false }
     }
 
     /// Adds a record.
@@ -63,7 +65,7 @@ impl Table {
     pub fn add(&mut self, out: &mut dyn Write, stamp: Stamp, head: &Head<'_>, entry: &Entry) -> io::Result<()> {
         let row = self.row(stamp, head, entry);
         for (width, cell) in self.widths.iter_mut().zip(&row.cells) {
-            *width = (*width).max(cell.width().min(MAX_COLUMN));
+            *width = (*width).max(columns(cell).min(MAX_COLUMN));
         }
         self.held_back.push(row);
         if self.begun || self.held_back.len() >= LOOK_AHEAD_ROWS { self.write_out(out) } else { Ok(()) }
@@ -89,14 +91,10 @@ impl Table {
         rows.iter().try_for_each(|row| self.write_row(out, row, false))
     }
 
-    fn row(&self, stamp: Stamp, head: &Head<'_>, entry: &Entry) -> Row {
+    fn row(&mut self, stamp: Stamp, head: &Head<'_>, entry: &Entry) -> Row {
         let told = words(entry);
-        let time = match stamp.timestamp() {
-            Some(at) => when::shown(at, &self.style.zone),
-            None => stamp.as_str().to_owned(),
-        };
         let cells = [
-            time,
+            self.clock.shown(stamp),
             printable(&head.cluster).into_owned(),
             format!("{}:{}", printable(&head.host), head.pid),
             printable(&head.event).into_owned(),
@@ -114,7 +112,8 @@ impl Table {
         let mut indent = 0;
         for column in (0..TEXT).filter(|column| self.shows(*column)) {
             let cell = &row.cells[column];
-            let padding = self.widths[column].saturating_sub(cell.width());
+            let width = columns(cell);
+            let padding = self.widths[column].saturating_sub(width);
             let colour = if bold {
                 "1"
             } else if column == EVENT {
@@ -127,13 +126,13 @@ impl Table {
             } else {
                 out.write_all(cell.as_bytes())?;
             }
-            write!(out, "{:padding$}  ", "")?;
-            indent += cell.width() + padding + 2;
+            blanks(out, padding + 2)?;
+            indent += width + padding + 2;
         }
         let room = self.style.width.map_or(usize::MAX, |width| width.saturating_sub(indent).max(MIN_TEXT));
         for (number, part) in wrap(&row.cells[TEXT], room).into_iter().enumerate() {
             if number > 0 {
-                write!(out, "{:indent$}", "")?;
+                blanks(out, indent)?;
             }
             if bold && self.style.colour {
                 writeln!(out, "\x1b[1m{part}\x1b[0m")?;
@@ -143,6 +142,21 @@ impl Table {
         }
         Ok(())
     }
+}
+
+/// Width on a terminal, in characters.
+fn columns(text: &str) -> usize {
+    if text.is_ascii() { text.len() } else { text.width() }
+}
+
+fn blanks(out: &mut dyn Write, mut count: usize) -> io::Result<()> {
+    const BLANKS: &[u8] = &[b' '; 64];
+    while count > 0 {
+        let some = count.min(BLANKS.len());
+        out.write_all(&BLANKS[..some])?;
+        count -= some;
+    }
+    Ok(())
 }
 
 fn colour_of(mood: Mood) -> &'static str {
@@ -158,7 +172,7 @@ fn colour_of(mood: Mood) -> &'static str {
 fn wrap(text: &str, room: usize) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = text;
-    while rest.width() > room {
+    while columns(rest) > room {
         let mut used = 0;
         let mut fits = 0;
         let mut blank = None;

@@ -17,6 +17,7 @@ use leaderwatch_agent::journal::sources;
 
 use self::model::Gather;
 use self::page::Events;
+use super::progress::Progress;
 use super::{Verdict, complain, when};
 
 /// Makes one self-contained HTML page, or JSON, of what the alert logs tell: who led when, failovers, times without
@@ -56,12 +57,14 @@ fn make(args: &ReportArgs) -> Result<Verdict, Verdict> {
     let since = since.map_or(Stamp::EARLIEST, Stamp::of);
     let found = sources::find(&args.paths).map_err(|(path, error)| misuse(format!("{}: {error}", path.display())))?;
 
+    let mut progress = Progress::of(&found, false);
     let mut merge = Merge::new(found, false);
     let mut gather = Gather::new(zone.clone());
     let mut events = Events::new(if args.json { 0 } else { args.max_events });
     let mut alike = Alike::default();
     let mut seen_alike = 0;
     while let Some((stamp, line)) = merge.next_line() {
+        progress.add(line);
         if stamp < since {
             continue;
         }
@@ -73,7 +76,7 @@ fn make(args: &ReportArgs) -> Result<Verdict, Verdict> {
             seen_alike += 1;
             continue;
         }
-        let Some(entry) = Entry::of(line) else {
+        let Some(entry) = Entry::with_head(&head, line) else {
             merge.count_foreign();
             continue;
         };
@@ -81,6 +84,7 @@ fn make(args: &ReportArgs) -> Result<Verdict, Verdict> {
         events.add(stamp, &head, &entry);
     }
 
+    progress.end();
     let mut verdict = Verdict::Done;
     for (source, error) in merge.failed() {
         verdict = complain(Verdict::Wrong, format_args!("{}: {error}", source.name()));
@@ -106,7 +110,7 @@ fn write_out(args: &ReportArgs, text: &str) -> Result<(), Verdict> {
     };
     result.map_err(|error| match (file, error.kind()) {
         (None, io::ErrorKind::BrokenPipe) => Verdict::Done,
-        (None, _) => complain(Verdict::Wrong, format_args!("standard output: {error}")),
-        (Some(path), _) => complain(Verdict::Wrong, format_args!("{}: {error}", path.display())),
+        (None, _) => complain(Verdict::Misuse, format_args!("standard output: {error}")),
+        (Some(path), _) => complain(Verdict::Misuse, format_args!("{}: {error}", path.display())),
     })
 }
