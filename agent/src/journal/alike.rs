@@ -85,7 +85,7 @@ fn fact(head: &Head<'_>) -> Option<Fact> {
             let members = head.members.map(|raw| raw.get());
             Some(Fact::Once(hash(&(&*head.event, &head.alert_id, members))))
         }
-        "alert.suppressed" => Some(Fact::Once(hash(&(&*head.event, &head.alert_id, &head.by)))),
+        "alert.suppressed" => Some(Fact::Once(hash(&(&*head.event, &head.alert_id, &head.target, &head.by)))),
         _ => None,
     }
 }
