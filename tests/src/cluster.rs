@@ -433,8 +433,16 @@ impl Cluster {
         let jar = source_root().join("tests/java/job.jar");
         let jar = fs::read(&jar).with_context(|| format!("{}", jar.display()))?;
         let rest = self.rest()?;
+        let named = || -> Result<Vec<String>> {
+            Ok(rest.jobs()?.into_iter().filter(|job| job.name == name).map(|job| job.id).collect())
+        };
         // The Dispatcher may not be the leader yet when REST answers.
+        let before = wait::until("REST to list the jobs", START_LIMIT, || named().map(Some))?;
         let id = wait::until("the job to be taken", START_LIMIT, || {
+            // One that was taken though the answer was lost.
+            if let Some(taken) = named()?.into_iter().find(|id| !before.contains(id)) {
+                return Ok(Some(taken));
+            }
             rest.run(&jar, &[name, &pause_ms.to_string()]).map(Some)
         })?;
         self.wait_for_job(&id, START_LIMIT)?;

@@ -5,6 +5,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Value, json};
 
+/// Longest time for a job to be taken on a busy machine.
+const POST_LIMIT: Duration = Duration::from_secs(60);
+
 /// A job as the JobManager lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
@@ -51,7 +54,9 @@ impl Rest {
     /// As [`Rest::get`].
     pub fn post(&self, path: &str, content_type: &str, body: &[u8]) -> Result<Value> {
         let url = format!("{}{path}", self.base);
-        let answer = self.agent.post(&url).content_type(content_type).send(body).with_context(|| url.clone())?;
+        // What was given up is done all the same, and done twice when it is asked for again.
+        let request = self.agent.post(&url).config().timeout_global(Some(POST_LIMIT)).build();
+        let answer = request.content_type(content_type).send(body).with_context(|| url.clone())?;
         json_of(&url, answer)
     }
 
