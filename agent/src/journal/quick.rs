@@ -44,7 +44,11 @@ pub(super) fn event(head: &Head<'_>) -> Option<Event> {
             reason: owned(&head.reason)?,
             next_ms: head.next_ms?,
         },
-        "alert.suppressed" => Event::AlertSuppressed { alert_id: owned(&head.alert_id)?, by: owned(&head.by)? },
+        "alert.suppressed" => Event::AlertSuppressed {
+            alert_id: owned(&head.alert_id)?,
+            target: owned(&head.target),
+            by: owned(&head.by)?,
+        },
         _ => return None,
     })
 }
@@ -103,6 +107,7 @@ mod tests {
             ("alert.delivered", format!(r#"{delivery}"latency_ms":9,"receipt":"r","#)),
             ("alert.retrying", format!(r#"{delivery}"reason":"no","next_ms":9,"#)),
             ("alert.suppressed", r#""alert_id":"7","by":"pause: x","#.to_owned()),
+            ("alert.suppressed", r#""alert_id":"7","target":"mail","by":"class","#.to_owned()),
         ];
         for (name, fields) in cases {
             let line = line(name, &fields);
