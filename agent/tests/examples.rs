@@ -9,6 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use serde_json::Value;
+
 /// Beginnings of absolute paths that the documents use.
 const OUTSIDE: [&str; 4] = ["/opt/", "/etc/", "/var/", "/usr/local/"];
 
@@ -275,4 +277,85 @@ fn images_are_made_of_what_is_there() {
             assert!(is_known, "{document}: {line}");
         }
     }
+}
+
+/// Where `shown` has a key that `known` lacks.
+fn unknown_keys(shown: &Value, known: &Value, at: &str) -> Vec<String> {
+    match (shown, known) {
+        (Value::Object(shown), Value::Object(known)) => shown
+            .iter()
+            .flat_map(|(key, value)| match known.get(key) {
+                Some(known) => unknown_keys(value, known, &format!("{at}.{key}")),
+                None => vec![format!("{at}.{key}")],
+            })
+            .collect(),
+        (Value::Array(shown), Value::Array(known)) => {
+            shown.iter().zip(known).flat_map(|(shown, known)| unknown_keys(shown, known, at)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Lines of the texts in `shown` that begin with other words than any line of a real message.
+fn unknown_lines(shown: &Value, letter: &str, at: &str) -> Vec<String> {
+    match shown {
+        Value::Object(fields) => fields.values().flat_map(|value| unknown_lines(value, letter, at)).collect(),
+        Value::Array(values) => values.iter().flat_map(|value| unknown_lines(value, letter, at)).collect(),
+        // Titles, ids and the like are too short to be a text.
+        Value::String(text) if text.len() > 100 => {
+            let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with(['@', '.']));
+            let lines = lines.map(|line| {
+                let words = if line.starts_with("Job:") { 1 } else { 2 };
+                line.split(' ').take(words).collect::<Vec<_>>().join(" ")
+            });
+            lines.filter(|begin| !letter.contains(begin.as_str())).map(|begin| format!("{at}: {begin}")).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The message that a page of a target shows has the form of what `leaderwatch test --dry-run` shows.
+#[test]
+fn every_message_shown_has_the_form_of_a_real_one() {
+    let targets = [
+        ("slack", "url = 'https://h.example/x'"),
+        ("teams", "url = 'https://h.example/x'"),
+        ("discord", "url = 'https://h.example/x'"),
+        ("dingtalk", "url = 'https://h.example/x'\nsecret = 'x'\nat_mobiles = ['13800000000']"),
+        ("feishu", "url = 'https://h.example/x'\nsecret = 'x'"),
+        ("wecom", "url = 'https://h.example/?key=x'"),
+        ("telegram", "token = '1:x'\nchat_id = 5"),
+        ("pagerduty", "routing_key = 'x'"),
+        ("alertmanager", "urls = ['http://am.example:9093']"),
+        ("kubernetes_event", "url = 'https://k8s.example'\ntoken = 'x'"),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("leaderwatch.toml");
+    let mut text = "cluster = 'orders'\nnamespace = 'flink'\nlabels = { env = 'prod' }\n".to_owned();
+    for (kind, keys) in targets {
+        text += &format!("[[target]]\nname = '{kind}'\nkind = '{kind}'\n{keys}\n");
+    }
+    fs::write(&file, text).unwrap();
+    let told =
+        Command::new(env!("CARGO_BIN_EXE_leaderwatch")).arg("test").arg(&file).arg("--dry-run").output().unwrap();
+    assert!(told.status.success(), "{told:?}");
+    let told = String::from_utf8(told.stdout).unwrap();
+    let (mut compared, mut faults) = (0, Vec::new());
+    for (kind, _) in targets {
+        let letter = told.split("=== ").find(|letter| letter.starts_with(kind)).unwrap();
+        let (_, body) = letter.split_once("\n\n").unwrap();
+        let real: Value = serde_json::Deserializer::from_str(body).into_iter().next().unwrap().unwrap();
+        let page = format!("docs/targets/{kind}.md");
+        for (_, block) in blocks("text").into_iter().filter(|(name, _)| *name == page) {
+            let Ok(shown) = serde_json::from_str::<Value>(&block) else { continue };
+            compared += 1;
+            faults.extend(unknown_keys(&shown, &real, &page));
+            // Characters that are markup somewhere are escaped there, and not so in the documents.
+            faults.extend(unknown_lines(&shown, &letter.replace(r"\\", ""), &page));
+        }
+    }
+    // What the Kubernetes API is asked for first.
+    faults.retain(|fault| !fault.contains(".involvedObject."));
+    assert_eq!(faults, Vec::<String>::new(), "{told}");
+    assert_eq!(compared, targets.len(), "a page shows no message");
 }

@@ -108,6 +108,7 @@ mod tests {
             ("alert.retrying", format!(r#"{delivery}"reason":"no","next_ms":9,"#)),
             ("alert.suppressed", r#""alert_id":"7","by":"pause: x","#.to_owned()),
             ("alert.suppressed", r#""alert_id":"7","target":"chat","by":"another sender","#.to_owned()),
+            ("alert.suppressed", r#""alert_id":"7","target":"mail","by":"class","#.to_owned()),
         ];
         for (name, fields) in cases {
             let line = line(name, &fields);
