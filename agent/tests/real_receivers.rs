@@ -255,7 +255,7 @@ sys.stdin.read()
                 to: vec!["ops@example.com".into(), "dev@example.com".into()],
                 connect_timeout: Duration::from_secs(5),
                 timeout: Duration::from_secs(20),
-                tls: TlsSettings { ca_file: Some(self.ca_file.clone()), client_certificate: None },
+                tls: TlsSettings { ca_file: Some(self.ca_file.clone()), ..TlsSettings::default() },
                 server_name: None,
                 proxy: None,
             };

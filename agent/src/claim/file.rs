@@ -14,7 +14,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -135,7 +135,7 @@ impl Store for FileStore {
         self.blocking(move |folder| {
             make_folder(folder, mode)?;
             let path = folder.join(temporary_name());
-            let modified = File::create_new(&path).and_then(|mut file| {
+            let modified = create_new(&path, mode).and_then(|mut file| {
                 // Written to, since the time of a creation may be the client's.
                 file.write_all(b"x")?;
                 file.sync_data()?;
@@ -214,7 +214,7 @@ impl Document {
 
     /// Gives content a name that nothing has yet; whether it was the first.
     fn place(&self, unfinished: &Path, path: &Path, content: &[u8]) -> io::Result<bool> {
-        let mut file = File::create_new(unfinished)?;
+        let mut file = create_new(unfinished, self.mode)?;
         file.write_all(content)?;
         file.sync_data()?;
         match fs::hard_link(unfinished, path) {
@@ -226,7 +226,7 @@ impl Document {
             }
             // Deleted by another agent since we made it; so it is not what we knew.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(_) => place_without_links(path, content),
+            Err(_) => place_without_links(path, content, self.mode),
         }
     }
 
@@ -251,9 +251,15 @@ fn make_folder(folder: &Path, mode: u32) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(mode).create(folder)
 }
 
+/// A new file in a folder of this mode.
+fn create_new(path: &Path, mode: u32) -> io::Result<File> {
+    const NOT_TO_RUN: u32 = 0o666;
+    OpenOptions::new().write(true).create_new(true).mode(mode & NOT_TO_RUN).open(path)
+}
+
 /// For file systems without hard links: others may read it half written, and take it for a claim that they do not know.
-fn place_without_links(path: &Path, content: &[u8]) -> io::Result<bool> {
-    match OpenOptions::new().write(true).create_new(true).open(path) {
+fn place_without_links(path: &Path, content: &[u8], mode: u32) -> io::Result<bool> {
+    match create_new(path, mode) {
         Ok(mut file) => {
             file.write_all(content)?;
             file.sync_data()?;

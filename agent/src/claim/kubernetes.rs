@@ -142,7 +142,7 @@ impl KubernetesStore {
         }
         let settings = HttpSettings {
             proxy: Proxy::None,
-            tls: TlsSettings { ca_file: (!ca.is_empty()).then_some(ca_file), client_certificate: None },
+            tls: TlsSettings { ca_file: (!ca.is_empty()).then_some(ca_file), ..TlsSettings::default() },
             reply_bytes: REPLY_BYTES,
             ..HttpSettings::default()
         };

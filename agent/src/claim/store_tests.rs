@@ -213,6 +213,18 @@ mod file {
     }
 
     #[tokio::test]
+    async fn what_is_private_is_for_its_owner_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FileStore::private(folder.path().join("leaders"));
+        done(store.create("seats", b"x").await.unwrap());
+        let mode = |path: &str| {
+            let metadata = std::fs::metadata(folder.path().join(path)).unwrap();
+            std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777
+        };
+        assert_eq!([mode("leaders"), mode("leaders/seats"), mode("leaders/seats/000000000001")], [0o700, 0o700, 0o600]);
+    }
+
+    #[tokio::test]
     async fn a_writer_that_is_far_behind_is_refused_and_takes_its_trace_back() {
         let folder = tempfile::tempdir().unwrap();
         let store = FileStore::new(folder.path());

@@ -317,6 +317,7 @@ impl<'a> Reader<'a> {
         let connection = ConnectionConfig {
             proxy: section.secret(&keys::PROXY),
             ca_file: section.existing_path(&keys::CA_FILE),
+            server_name: section.text(&keys::SERVER_NAME),
             timeout: section.duration(&keys::TIMEOUT),
         };
         let settings = kind.and_then(|kind| self.kind(kind, &mut section)).filter(|_| !section.broken);
@@ -351,8 +352,7 @@ impl<'a> Reader<'a> {
         let from = section.value(&keys::FROM, value::address).unwrap_or_else(|| self.mail.from.clone());
         section.note(keys::SMTP.name, quoted(&smtp.to_string()));
         section.note(keys::FROM.name, quoted(&from));
-        let server_name = section.text(&keys::SERVER_NAME);
-        Some(EmailConfig { smtp, from, to: section.addresses(&keys::TO), login: login(section), server_name })
+        Some(EmailConfig { smtp, from, to: section.addresses(&keys::TO), login: login(section) })
     }
 }
 

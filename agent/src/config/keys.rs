@@ -281,6 +281,13 @@ pub const CA_FILE: Key = Key::new(
     r#""/etc/ssl/private-ca.pem""#,
     "PEM file with certificates of authorities to trust beside the system's.",
 );
+/// Name in a target's certificate.
+pub const SERVER_NAME: Key = Key::new(
+    "server_name",
+    Shape::Text,
+    r#""hooks.example""#,
+    "Name that the receiver's certificate is checked for, where it is not the host that is connected to (a tunnel, an alias).",
+);
 /// Longest time that a send may take.
 pub const TIMEOUT: Key = Key::new(
     "timeout",
@@ -291,7 +298,7 @@ pub const TIMEOUT: Key = Key::new(
 .or("10s");
 
 /// Keys that every target takes.
-pub const SHARED: [Key; 7] = [NAME, KIND, TARGET_CLASSES, FALLBACK, PROXY, CA_FILE, TIMEOUT];
+pub const SHARED: [Key; 8] = [NAME, KIND, TARGET_CLASSES, FALLBACK, PROXY, CA_FILE, SERVER_NAME, TIMEOUT];
 
 /// URL of a target.
 pub const URL: Key =
@@ -362,13 +369,6 @@ pub const SMTP: Key = Key::new(
     "Mail server: `smtp://host:port` (STARTTLS where offered; a password is never sent without TLS), `smtps://host:port` (TLS from the first byte) or `smtp+starttls://host:port` (STARTTLS or nothing).",
 )
 .or("smtp://127.0.0.1:25");
-/// Name in a mail server's certificate.
-pub const SERVER_NAME: Key = Key::new(
-    "server_name",
-    Shape::Text,
-    r#""mail.example""#,
-    "Name that the mail server's certificate is checked for, where it is not the host of `smtp` (a tunnel, an alias).",
-);
 /// Sender.
 pub const FROM: Key = Key::new(
     "from",
@@ -468,7 +468,7 @@ macro_rules! kinds {
 kinds! {
     "webhook", "Generic JSON by HTTP POST.",
         [URL, WEBHOOK_SECRETS, TOKEN, USERNAME, PASSWORD, HEADERS, FORMAT, CLIENT_CERT, CLIENT_KEY];
-    "email", "Email by SMTP.", [SMTP, FROM, TO, USERNAME, PASSWORD, SERVER_NAME];
+    "email", "Email by SMTP.", [SMTP, FROM, TO, USERNAME, PASSWORD];
     "slack", "Slack incoming webhook.", [URL];
     "teams", "Microsoft Teams by a Workflows webhook.", [URL];
     "discord", "Discord webhook.", [URL];

@@ -29,6 +29,8 @@ pub struct ConnectionConfig {
     pub proxy: Option<SecretSource>,
     /// PEM file with certificates of authorities to trust beside the system's.
     pub ca_file: Option<PathBuf>,
+    /// Name in the certificate, where it is another than the one that is connected to.
+    pub server_name: Option<String>,
     /// Longest time that one attempt may take in all.
     pub timeout: Duration,
 }
@@ -137,8 +139,6 @@ pub struct EmailConfig {
     pub to: Vec<String>,
     /// Authentication.
     pub login: Option<Login>,
-    /// Name that the server's certificate is checked for; none: the server's host.
-    pub server_name: Option<String>,
 }
 
 /// A DingTalk custom robot.

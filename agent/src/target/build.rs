@@ -268,8 +268,8 @@ impl Builder {
             to: config.to.clone(),
             connect_timeout: CONNECT_TIMEOUT.min(connection.timeout),
             timeout: connection.timeout,
-            tls: TlsSettings { ca_file: connection.ca_file.clone(), client_certificate: None },
-            server_name: config.server_name.clone(),
+            tls: TlsSettings { ca_file: connection.ca_file.clone(), ..TlsSettings::default() },
+            server_name: connection.server_name.clone(),
             proxy: connection.proxy.as_ref().map(mail_proxy).transpose()?,
         };
         Ok(Arc::new(Email::new(settings, self.resolver.clone())?.with_preview(self.preview.clone())))
@@ -289,7 +289,11 @@ impl Builder {
             connect_timeout: CONNECT_TIMEOUT.min(connection.timeout),
             timeout: connection.timeout,
             proxy,
-            tls: TlsSettings { ca_file: connection.ca_file.clone(), client_certificate },
+            tls: TlsSettings {
+                ca_file: connection.ca_file.clone(),
+                client_certificate,
+                server_name: connection.server_name.clone(),
+            },
             ..HttpSettings::default()
         };
         Ok(HttpClient::new(&settings, &self.resolver)?.with_preview(self.preview.clone()))

@@ -457,7 +457,7 @@ mod tests {
             to: vec!["ops@example.com".into(), "dev@example.com".into()],
             connect_timeout: Duration::from_secs(2),
             timeout: Duration::from_secs(2),
-            tls: TlsSettings { ca_file: server.ca_file(), client_certificate: None },
+            tls: TlsSettings { ca_file: server.ca_file(), ..TlsSettings::default() },
             server_name: None,
             proxy: None,
         };

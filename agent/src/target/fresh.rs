@@ -142,7 +142,12 @@ mod tests {
             name: "chat".into(),
             classes: Vec::new(),
             fallback: None,
-            connection: ConnectionConfig { proxy: None, ca_file: None, timeout: Duration::from_secs(2) },
+            connection: ConnectionConfig {
+                proxy: None,
+                ca_file: None,
+                server_name: None,
+                timeout: Duration::from_secs(2),
+            },
             kind: KindSettings::Slack(UrlConfig { url: SecretSource::File(file.clone()) }),
         };
         let target = Builder::new(Arc::new(ManualClock::default())).build(&settings).unwrap();

@@ -446,6 +446,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_name_of_its_own_can_be_given_for_the_certificate() {
+        let server = FakeHttp::start_tls("other.example", vec![Behaviour::reply(200, "ok")]).await;
+        let ask = async |client: HttpClient| client.post_json(&server.url("/"), HeaderMap::new(), &Value::Null).await;
+        let named = |name: &str, ca_file: Option<std::path::PathBuf>| {
+            client(|settings| {
+                settings.tls.ca_file = ca_file;
+                settings.tls.server_name = Some(name.to_owned());
+            })
+        };
+        assert_eq!(ask(named("other.example", Some(server.ca_file()))).await.unwrap().status, 200);
+        assert!(ask(named("third.example", Some(server.ca_file()))).await.is_err());
+        assert!(ask(named("other.example", None)).await.is_err(), "the authority is still checked");
+    }
+
+    #[tokio::test]
     async fn a_proxy_is_used_and_its_password_is_never_told() {
         let proxy = FakeHttp::start(vec![Behaviour::reply(200, "ok")]).await;
         let port = proxy.url("/").expose().port().unwrap();

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use lettre::transport::smtp::client::{Certificate, CertificateStore, Identity, TlsParameters, TlsParametersBuilder};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 /// What a user may set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,6 +18,9 @@ pub struct TlsSettings {
     pub ca_file: Option<PathBuf>,
     /// What to show to a receiver that wants to know who we are.
     pub client_certificate: Option<ClientCertificate>,
+    /// The name in the receiver's certificate, where it is another than the one that is connected to. HTTP only: for SMTP
+    /// it is said with the server.
+    pub server_name: Option<String>,
 }
 
 /// A certificate of our own.
@@ -68,14 +73,65 @@ pub fn client_config(settings: &TlsSettings) -> Result<ClientConfig, BadTls> {
         }
     }
     // The provider is named, so that none has to be installed for the whole process, which is the JVM's.
-    let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(BadTls::other)?
-        .with_root_certificates(roots);
+        .map_err(BadTls::other)?;
+    let builder = match &settings.server_name {
+        None => builder.with_root_certificates(roots),
+        Some(name) => {
+            let usual = WebPkiServerVerifier::builder_with_provider(roots, provider).build().map_err(BadTls::other)?;
+            let name = ServerName::try_from(name.clone()).map_err(BadTls::other)?;
+            // As strict as the usual one, which it asks.
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(ByName { name, usual }))
+        }
+    };
     let Some(own) = &settings.client_certificate else { return Ok(builder.with_no_client_auth()) };
     let certificates = read_certificates(&own.certificate_file)?;
     let key = PrivateKeyDer::from_pem_file(&own.key_file).map_err(|error| BadTls::of(&own.key_file, error))?;
     builder.with_client_auth_cert(certificates, key).map_err(|error| BadTls::of(&own.certificate_file, error))
+}
+
+/// Checks a certificate for another name than the one that was connected to.
+#[derive(Debug)]
+struct ByName {
+    name: ServerName<'static>,
+    usual: Arc<WebPkiServerVerifier>,
+}
+
+impl ServerCertVerifier for ByName {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _connected_to: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.usual.verify_server_cert(end_entity, intermediates, &self.name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.usual.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.usual.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.usual.supported_verify_schemes()
+    }
 }
 
 /// TLS for SMTP to a server that goes by the name of `host`.
@@ -142,12 +198,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ca.pem");
         std::fs::write(&file, "no certificate").unwrap();
-        let settings = TlsSettings { ca_file: Some(file.clone()), client_certificate: None };
+        let settings = TlsSettings { ca_file: Some(file.clone()), ..TlsSettings::default() };
         let error = client_config(&settings).unwrap_err();
         assert_eq!(error.file.as_ref(), Some(&file));
         assert!(error.to_string().ends_with("holds no certificate; a PEM file is needed"), "{error}");
         assert!(smtp_parameters(&settings, "host").is_err());
-        let missing = TlsSettings { ca_file: Some("/missing.pem".into()), client_certificate: None };
+        let missing = TlsSettings { ca_file: Some("/missing.pem".into()), ..TlsSettings::default() };
         assert!(client_config(&missing).is_err());
     }
 }
