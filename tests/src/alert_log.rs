@@ -17,7 +17,8 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
     files_of(folder, SUFFIX)
 }
 
-fn files_of(folder: &Path, name_part: &str) -> Vec<PathBuf> {
+/// [`files`] for logs of another name.
+pub fn files_of(folder: &Path, name_part: &str) -> Vec<PathBuf> {
     let mut found: Vec<(std::time::SystemTime, PathBuf)> = fs::read_dir(folder)
         .into_iter()
         .flatten()

@@ -74,10 +74,15 @@ fn run(options: &Options) -> Result<bool> {
     println!("Flink {}, {} minutes, seed {}", options.version, options.minutes, options.seed);
     let mut ground = Ground::start(&options.version, TASK_MANAGERS)?;
     let begin = Instant::now();
-    befall(&mut ground, options, begin)?;
-    println!("{:6.1} s  healing all", begin.elapsed().as_secs_f64());
-    ground.calm()?;
-    ground.wait_for_deliveries()?;
+    let calm = befall(&mut ground, options, begin).and_then(|()| {
+        println!("{:6.1} s  healing all", begin.elapsed().as_secs_f64());
+        ground.calm()?;
+        ground.wait_for_deliveries()
+    });
+    if let Err(problem) = calm {
+        ground.keep_agent_logs();
+        return Err(problem);
+    }
     let verdict = judge(&ground);
     print!("{verdict}");
     for (name, words) in &ground.ended {
@@ -87,6 +92,8 @@ fn run(options: &Options) -> Result<bool> {
     let holds = verdict.holds() && !crashed;
     if holds {
         ground.finish();
+    } else {
+        ground.keep_agent_logs();
     }
     println!("{}", if holds { "All is as promised." } else { "Not as promised." });
     Ok(holds)

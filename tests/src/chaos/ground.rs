@@ -211,6 +211,18 @@ impl Ground {
         Ok(records)
     }
 
+    /// Copies the logs of the agents into the cluster's folder, which is kept: the small disks are not.
+    pub fn keep_agent_logs(&self) {
+        for (index, disk) in self.disks.0.iter().enumerate() {
+            for file in alert_log::files_of(disk, "log.jsonl") {
+                let name = format!("agent-{}-{}", index + 1, file.file_name().unwrap_or_default().to_string_lossy());
+                if let Err(problem) = fs::copy(&file, self.cluster.folder.join(&name)) {
+                    eprintln!("{name} could not be kept: {problem}");
+                }
+            }
+        }
+    }
+
     /// Everything is well: the cluster's folder is of no more use.
     pub fn finish(self) {
         self.cluster.finish();

@@ -2,8 +2,12 @@
 //!
 //! Per seat, the leader session ids in the order in which any TaskManager first logged them: each but the first is a
 //! change. Each change must be the `new_leader` of a member of exactly one alert, and no member may tell of an id that no
-//! log of Flink's has. A change that only TaskManagers saw which were killed within [`UNOBSERVABLE`] of it may be missing:
-//! they were gone before they could write it down.
+//! log of Flink's has. Two kinds of change may be missing:
+//!
+//! - those that only TaskManagers saw which were killed within [`UNOBSERVABLE`] of it: they were gone before they could
+//!   write it down;
+//! - those that nobody who lived knew to be one: all TaskManagers that knew the leader before were gone, and one of them was
+//!   stopped in order, which makes the agents forget, so that planned work raises no alert.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,6 +28,19 @@ struct Seen {
     leader: Leader,
     /// When this TaskManager logged its last line before its next start: its process was gone soon after.
     lived_until: jiff::civil::DateTime,
+    /// Whether it was stopped in order.
+    stopped: bool,
+}
+
+/// A seat has another leader.
+#[derive(Debug, Clone)]
+struct Change {
+    seat: SeatKey,
+    id: SessionId,
+    /// Whether somebody lived to tell it.
+    observable: bool,
+    /// Whether nobody could know that it is a change.
+    forgotten: bool,
 }
 
 /// What came out.
@@ -37,6 +54,8 @@ pub struct Verdict {
     pub repeated: usize,
     /// Changes that nobody lived to tell.
     pub unobservable: Vec<String>,
+    /// Changes after a planned stop of those who knew the leader before.
+    pub forgotten: Vec<String>,
     /// Changes that no alert tells.
     pub missed: Vec<String>,
     /// Changes that more than one alert tells.
@@ -53,17 +72,18 @@ impl Verdict {
         let told = told(messages);
         let mut verdict = Verdict { changes: changes.len(), alerts: distinct(messages), ..Self::default() };
         verdict.repeated = repeated(messages);
-        for (seat, id, observable) in &changes {
-            let what = format!("{seat:?} to {id}");
-            match told.get(&(name(*seat), id.to_string())).map_or(0, BTreeSet::len) {
+        let key = |change: &Change| (name(change.seat), change.id.to_string());
+        for change in &changes {
+            let what = format!("{} to {}", name(change.seat), change.id);
+            match told.get(&key(change)).map_or(0, BTreeSet::len) {
                 1 => {}
-                0 if *observable => verdict.missed.push(what),
-                0 => verdict.unobservable.push(what),
+                0 if change.forgotten => verdict.forgotten.push(what),
+                0 if !change.observable => verdict.unobservable.push(what),
+                0 => verdict.missed.push(what),
                 _ => verdict.told_twice.push(what),
             }
         }
-        let known: BTreeSet<(String, String)> =
-            changes.iter().map(|(seat, id, _)| (name(*seat), id.to_string())).collect();
+        let known: BTreeSet<(String, String)> = changes.iter().map(key).collect();
         for (seat, id) in told.keys().filter(|member| !known.contains(*member)) {
             if !is_logged(all_logs, id) {
                 verdict.invented.push(format!("{seat} to {id}"));
@@ -82,11 +102,12 @@ impl fmt::Display for Verdict {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             out,
-            "changes {}, alerts {}, repeated messages {}, changes that nobody lived to tell {}",
+            "changes {}, alerts {}, repeated messages {}, changes that nobody lived to tell {}, that nobody knew {}",
             self.changes,
             self.alerts,
             self.repeated,
-            self.unobservable.len()
+            self.unobservable.len(),
+            self.forgotten.len()
         )?;
         for (what, list) in [("missed", &self.missed), ("told twice", &self.told_twice), ("invented", &self.invented)] {
             writeln!(out, "{what}: {}", if list.is_empty() { "none".to_owned() } else { list.join("; ") })?;
@@ -95,55 +116,70 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// (seat, new id, whether somebody lived to tell it) of each change.
-fn changes(logs: &[String]) -> Vec<(SeatKey, SessionId, bool)> {
+/// Every change, by what the TaskManagers logged.
+fn changes(logs: &[String]) -> Vec<Change> {
     let mut seen: Vec<Seen> = logs.iter().flat_map(|log| sightings(log)).collect();
     seen.sort_by_key(|sighting| sighting.at);
-    let mut ids: Vec<(SeatKey, SessionId, bool)> = Vec::new();
-    for sighting in &seen {
-        let lived = sighting.lived_until.duration_since(sighting.at) >= UNOBSERVABLE;
-        match ids.iter_mut().find(|(seat, id, _)| *seat == sighting.seat && *id == sighting.leader.id) {
-            Some((_, _, observable)) => *observable |= lived,
-            None => ids.push((sighting.seat, sighting.leader.id, lived)),
+    let mut changes: Vec<Change> = Vec::new();
+    let mut last: Vec<(SeatKey, SessionId)> = Vec::new();
+    for (index, sighting) in seen.iter().enumerate() {
+        let (seat, id) = (sighting.seat, sighting.leader.id);
+        let observable = sighting.lived_until.duration_since(sighting.at) >= UNOBSERVABLE;
+        if let Some(change) = changes.iter_mut().find(|change| change.seat == seat && change.id == id) {
+            change.observable |= observable;
+            continue;
+        }
+        let of_seat = || seen[..index].iter().filter(|earlier| earlier.seat == seat);
+        if of_seat().any(|earlier| earlier.leader.id == id) {
+            continue;
+        }
+        match last.iter_mut().find(|(known, _)| *known == seat) {
+            None => last.push((seat, id)),
+            Some((_, before)) => {
+                let knew: Vec<&Seen> = of_seat().filter(|earlier| earlier.leader.id == *before).collect();
+                let lives = knew.iter().any(|earlier| earlier.lived_until >= sighting.at);
+                let forgotten = !lives && knew.iter().any(|earlier| earlier.stopped);
+                changes.push(Change { seat, id, observable, forgotten });
+                *before = id;
+            }
         }
     }
-    let mut known = Vec::new();
-    ids.retain(|(seat, _, _)| {
-        let is_first = !known.contains(seat);
-        known.push(*seat);
-        !is_first
-    });
-    ids
+    changes
 }
 
+/// What a TaskManager was told, in each of its lives.
 fn sightings(log: &str) -> Vec<Seen> {
     let mut sightings: Vec<Seen> = Vec::new();
-    let mut unsettled = 0;
+    let (mut unsettled, mut stopped) = (0, false);
     let mut last = None;
     for line in log.lines() {
         let Some(at) = time(line) else { continue };
         if line.contains(STARTED) {
-            settle(&mut sightings[unsettled..], last);
-            unsettled = sightings.len();
+            settle(&mut sightings[unsettled..], last, stopped);
+            (unsettled, stopped) = (sightings.len(), false);
         }
+        stopped |= line.contains(STOPPED);
         last = Some(at);
         for announcement in oracle::announcements(line) {
             let Some(leader) = announcement.leader else { continue };
-            sightings.push(Seen { at, seat: announcement.seat, leader, lived_until: at });
+            sightings.push(Seen { at, seat: announcement.seat, leader, lived_until: at, stopped: false });
         }
     }
-    settle(&mut sightings[unsettled..], last);
+    settle(&mut sightings[unsettled..], last, stopped);
     sightings
 }
 
-fn settle(sightings: &mut [Seen], last: Option<jiff::civil::DateTime>) {
+fn settle(sightings: &mut [Seen], last: Option<jiff::civil::DateTime>, stopped: bool) {
     for sighting in sightings {
         sighting.lived_until = last.unwrap_or(sighting.at);
+        sighting.stopped = stopped;
     }
 }
 
 /// What a TaskManager logs first.
 const STARTED: &str = "Preconfiguration";
+/// What it logs when it is stopped in order.
+const STOPPED: &str = "RECEIVED SIGNAL 15";
 
 /// `2026-11-30 10:19:48,000`
 fn time(line: &str) -> Option<jiff::civil::DateTime> {
@@ -228,6 +264,30 @@ mod tests {
         assert_eq!(Verdict::of(&[log(5)], "", &messages).invented.len(), 1);
         assert!(Verdict::of(&[log(5)], &format!("granted {other}"), &messages).holds());
         assert!(!Verdict::of(&[], "", &[]).holds(), "nothing happened, so nothing is shown");
+    }
+
+    /// The leader is A; the TaskManager goes, and its next life is told of B.
+    fn two_lives(end: &str) -> String {
+        format!(
+            "2026-11-30 10:00:00,000 INFO  - Preconfiguration:\n\
+             2026-11-30 10:00:01,000 INFO  - Connecting to ResourceManager akka://a(8899aabbccddeeff0011223344556677).\n\
+             2026-11-30 10:00:05,000 INFO  - {end}\n\
+             2026-11-30 10:00:20,000 INFO  - Preconfiguration:\n\
+             2026-11-30 10:00:29,000 INFO  - Connecting to ResourceManager akka://b(00000000000000020000000000000001).\n\
+             2026-11-30 10:00:40,000 INFO  - anything\n"
+        )
+    }
+
+    #[test]
+    fn a_change_after_a_planned_stop_may_be_missing_and_one_after_a_kill_may_not() {
+        let stopped = Verdict::of(&[two_lives("RECEIVED SIGNAL 15: SIGTERM.")], "", &[]);
+        assert_eq!((stopped.missed.len(), stopped.forgotten.len()), (0, 1));
+        let killed = Verdict::of(&[two_lives("anything")], "", &[]);
+        assert_eq!((killed.missed.len(), killed.forgotten.len()), (1, 0));
+        // Another one lived on.
+        let beside = two_lives("anything").replace("20,000 INFO  - Preconfiguration:", "20,000 INFO  - anything");
+        let survived = Verdict::of(&[two_lives("RECEIVED SIGNAL 15: SIGTERM."), beside], "", &[]);
+        assert_eq!((survived.missed.len(), survived.forgotten.len()), (1, 0));
     }
 
     #[test]
