@@ -128,7 +128,10 @@ fn one_agent_tells_a_failover(version: &str, timeouts: Timeouts) {
         assert_eq!(raised.len(), 1, "TaskManager {index}: {raised:#?}");
         let own = &raised[0]["alert"];
         assert_eq!(own["id"], alert["id"]);
-        alert_tells(own, &joined_later(&records, own), &moves).unwrap();
+        // The job of a TaskManager that was stopped comes to the next one, for which that is no move.
+        let mut later = joined_later(&records, own);
+        later.retain(|member| member["joined"] != true);
+        alert_tells(own, &later, &moves).unwrap();
         delivered.extend(ended("alert.delivered", &records));
     }
     delivered.sort();
