@@ -237,13 +237,13 @@ fn one_agent_tells_a_failover_2_3() {
 }
 
 #[test]
-#[ignore = "scripts/test --kubernetes"]
+#[ignore = "not in the suite: what Flink elects after a frozen API server is not settled yet"]
 fn outages_are_told_as_what_they_are_1_14() {
     outages_are_told_as_what_they_are("1.14.6");
 }
 
 #[test]
-#[ignore = "scripts/test --kubernetes"]
+#[ignore = "not in the suite: what Flink elects after a frozen API server is not settled yet"]
 fn outages_are_told_as_what_they_are_2_3() {
     outages_are_told_as_what_they_are("2.3.0");
 }
