@@ -77,19 +77,28 @@ impl Kubernetes {
             .tls_config(TlsConfig::builder().root_certs(roots).build())
             .build()
             .into();
-        let kubernetes = Self { folder, port, http, server, _etcd: etcd, _guard: guard };
+        let mut kubernetes = Self { folder, port, http, server, _etcd: etcd, _guard: guard };
+        let log = kubernetes.folder.path().join("apiserver.log");
+        let mut end = None;
         wait::until("the Kubernetes API to be ready", START_LIMIT, || {
+            end = kubernetes.server.ended()?;
+            if end.is_some() {
+                return Ok(Some(()));
+            }
             // The roles of the system are written after the rest.
             let is_ready = kubernetes.get("/readyz").is_ok()
                 && kubernetes.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin").is_ok();
             Ok(is_ready.then_some(()))
         })
-        .with_context(|| fs::read_to_string(kubernetes.folder.path().join("apiserver.log")).unwrap_or_default())?;
+        .with_context(|| fs::read_to_string(&log).unwrap_or_default())?;
+        if let Some(status) = end {
+            bail!("kube-apiserver ended with {status}:\n{}", fs::read_to_string(&log).unwrap_or_default());
+        }
         kubernetes.create(
             "/api/v1/namespaces",
             &format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {NAMESPACE}}}"),
         )?;
-        kubernetes.allow("flink-itself", &[("configmaps", &["*"]), ("pods", &["*"])], "User", FLINK)?;
+        kubernetes.allow("flink-itself", &[("configmaps", &["*"]), ("pods", &["*"])], FLINK)?;
         Ok(kubernetes)
     }
 
@@ -129,7 +138,7 @@ impl Kubernetes {
     }
 
     /// Gives rights in the namespace to a user.
-    fn allow(&self, role: &str, rights: &[(&str, &[&str])], kind: &str, user: &str) -> Result<()> {
+    fn allow(&self, role: &str, rights: &[(&str, &[&str])], user: &str) -> Result<()> {
         let rules: Vec<Value> = rights
             .iter()
             .map(|(resource, verbs)| serde_json::json!({"apiGroups": [""], "resources": [resource], "verbs": verbs}))
@@ -144,7 +153,7 @@ impl Kubernetes {
         let binding = serde_json::json!({
             "apiVersion": format!("{api}/v1"), "kind": "RoleBinding", "metadata": metadata,
             "roleRef": {"apiGroup": api, "kind": "Role", "name": role},
-            "subjects": [{"apiGroup": api, "kind": kind, "name": user}],
+            "subjects": [{"apiGroup": api, "kind": "User", "name": user}],
         });
         self.create(&rights_path("rolebindings"), &binding.to_string()).map(|_| ())
     }
@@ -312,6 +321,7 @@ fn write_files(folder: &Path) -> Result<String> {
     let key = rcgen::KeyPair::generate()?;
     let own = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()])?
         .signed_by(&key, &issuer)?;
+    let accounts_key = rcgen::KeyPair::generate()?;
     let token = "token-of-the-service-account";
     let files = [
         ("serviceaccount/ca.crt", ca_pem.clone()),
@@ -319,7 +329,8 @@ fn write_files(folder: &Path) -> Result<String> {
         ("serviceaccount/namespace", NAMESPACE.to_owned()),
         ("server.crt", own.pem()),
         ("server.key", key.serialize_pem()),
-        ("accounts.key", rcgen::KeyPair::generate()?.serialize_pem()),
+        ("accounts.key", accounts_key.serialize_pem()),
+        ("accounts.pub", accounts_key.public_key_pem()),
         (
             "tokens.csv",
             format!(
@@ -362,7 +373,7 @@ fn start_server(program: &Path, folder: &Path, port: u16, etcd: &str, guard: &Ar
         ("token-auth-file", file("tokens.csv")),
         ("authorization-mode", "RBAC".to_owned()),
         ("service-account-issuer", "https://kubernetes".to_owned()),
-        ("service-account-key-file", file("accounts.key")),
+        ("service-account-key-file", file("accounts.pub")),
         ("service-account-signing-key-file", file("accounts.key")),
         ("disable-admission-plugins", "ServiceAccount".to_owned()),
         ("audit-policy-file", file("audit-policy.json")),
