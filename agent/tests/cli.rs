@@ -188,6 +188,62 @@ fn attach_leaves_a_process_that_is_no_jvm_alone() {
     assert!(tell(&["attach", "0"]).starts_with("exit status 2"));
 }
 
+/// The outputs of one command after another, with the folder's own path and all times left out.
+fn story(folder: &Path, calls: &[&[&str]]) -> String {
+    let path = folder.to_str().unwrap();
+    let mut story = String::new();
+    for call in calls {
+        let arguments: Vec<String> = call.iter().map(|word| word.replace("FOLDER", path)).collect();
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        story += &format!("$ leaderwatch {}\n{}\n", call.join(" "), tell(&arguments).replace(path, "FOLDER"));
+    }
+    let date = "2026-11-30 21:37:54.147";
+    let is_time = |text: &str| {
+        let like =
+            |(one, other): (char, char)| if other.is_ascii_digit() { one.is_ascii_digit() } else { one == other };
+        text.chars().count() == date.len() && text.chars().zip(date.chars()).all(like)
+    };
+    while let Some(at) = (0..story.len()).find(|at| story.get(*at..at + date.len()).is_some_and(is_time)) {
+        story.replace_range(at..at + date.len(), "TIME");
+    }
+    story
+}
+
+#[test]
+fn a_pause_is_begun_shown_and_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join("1000..orders/outbox")).unwrap();
+    let begin: &[&str] = &["pause", "FOLDER", "--for", "20m", "--reason", "upgrade to 2.3"];
+    let (show, end): (&[&str], &[&str]) = (&["pause", "FOLDER"], &["pause", "FOLDER", "--end"]);
+    insta::assert_snapshot!(story(folder.path(), &[show, begin, end, end]));
+}
+
+#[test]
+fn an_installation_is_shown_made_and_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    file("library.so", "a library");
+    file("bin/taskmanager.sh", "");
+    file("lib/flink-dist-2.3.0.jar", "");
+    file("conf/config.yaml", "env:\n  java:\n    opts:\n      all: --add-exports=java.base/a=b\n");
+    let library = ["install", "FOLDER", "--library", "FOLDER/library.so"];
+    let dry: &[&str] = &[&library[..], &["--dry-run"]].concat();
+    let undo: &[&str] = &["install", "FOLDER", "--undo"];
+    insta::assert_snapshot!(story(folder.path(), &[dry, &library, &library, undo, undo]));
+}
+
+#[test]
+fn attach_says_why_it_does_not() {
+    let own = std::process::id().to_string();
+    let told =
+        [&["attach", &own][..], &["attach", "0"], &["attach", "4194304"], &["attach", "flink"]].map(tell).join("\n");
+    insta::assert_snapshot!(told.replace(&own, "PID"));
+}
+
 /// Exit status 2 means that the call or its surroundings are wrong, 1 that something is wrong with what was looked at.
 #[test]
 fn every_way_to_end_has_its_exit_status() {

@@ -85,7 +85,10 @@ fn begin_or_show(folder: &Path, wanted: Option<&Pause>, now: Timestamp, zone: &T
     }
     Ok(match Pause::read(folder)? {
         Some(pause) if !pause.remaining(now).is_zero() => {
-            let left = duration(u64::try_from(pause.remaining(now).as_millis()).unwrap_or(u64::MAX));
+            // In whole seconds, rounded up: what was just begun for 20 minutes is not shown as 19.
+            let left = duration(
+                1000 * u64::try_from(pause.remaining(now).as_millis().div_ceil(1000)).unwrap_or(u64::MAX / 1000),
+            );
             format!("paused until {}, for {left}: {}", when::shown(pause.until, zone), pause.reason)
         }
         _ => "not paused".to_owned(),
