@@ -6,6 +6,7 @@
 //!   summary waits for it.
 //! - What ends something that was kept back is kept back, too, also after the pause.
 //! - A `no_leader` that still holds at the end is told then: the pause is over, and nobody leads.
+//! - A `flapping` is told with the first election after the end, if there is one.
 //! - What was kept back is on disk, so that the next process sums it up where this one dies.
 
 use std::collections::BTreeSet;
@@ -94,6 +95,10 @@ impl Pauses {
                 Effect::Raise { alert, saved } if self.keeps_back(&alert, now) => {
                     self.keep(*alert, saved, &mut left);
                 }
+                Effect::Notify { notice, .. } if self.flaps_on(&notice, now) => {
+                    self.untold.remove(&notice.alert.id);
+                    left.push(Effect::Raise { alert: Box::new(notice.alert), saved: Vec::new() });
+                }
                 Effect::Notify { notice, .. } if self.untold.contains(&notice.alert.id) => {
                     left.push(self.suppressed(&notice.alert.id));
                     if notice.action == Action::Resolve {
@@ -146,6 +151,13 @@ impl Pauses {
             Class::NoLeader => now.monotonic < *ends_at,
             Class::Resolved | Class::Test => false,
         }
+    }
+
+    /// Whether flapping that began in a pause goes on after it: then it is no planned work any more.
+    fn flaps_on(&self, notice: &Notice, now: Moment) -> bool {
+        let alert = &notice.alert;
+        let goes_on = notice.action == Action::Update && alert.class == Class::Flapping;
+        goes_on && self.untold.contains(&alert.id) && !self.keeps_back(alert, now)
     }
 
     fn keep(&mut self, alert: Alert, saved: Vec<String>, left: &mut Vec<Effect>) {
@@ -362,6 +374,26 @@ mod tests {
         let resolve = || notify(Action::Resolve, Class::Resolved, "a");
         assert_eq!(play.filter(resolve()), ["suppressed a by pause: it was not told during the pause"]);
         assert_eq!(play.filter(resolve()), ["Resolve title of a"]);
+    }
+
+    /// Holds a fault: every election after the pause was suppressed by a `flapping` that nobody was told of.
+    #[test]
+    fn flapping_that_began_in_a_pause_is_told_with_the_first_election_after_it() {
+        let mut play = Play::new();
+        play.pause(MINUTE);
+        play.filter(raise(Class::Flapping, "flaps"));
+        let goes_on = || notify(Action::Update, Class::Flapping, "flaps");
+        assert_eq!(play.filter(goes_on()).len(), 1, "suppressed in the pause");
+        play.pass(MINUTE + LATE);
+        let after = |play: &Play| {
+            let Effect::Notify { mut notice, audience } = goes_on() else { unreachable!("it is a notice") };
+            notice.alert.occurred_at = play.clock.now().wall;
+            Effect::Notify { notice, audience }
+        };
+        let first = after(&play);
+        assert_eq!(play.filter(first), ["raise flaps"]);
+        let second = after(&play);
+        assert_eq!(play.filter(second), ["Update title of flaps"]);
     }
 
     #[test]

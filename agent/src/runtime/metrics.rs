@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -263,10 +263,14 @@ impl MetricsFile {
     }
 }
 
+/// With which every file of figures begins.
+const OWN_BEGINNING: &[u8] = b"# HELP leaderwatch_";
+
 /// The first name that no other process holds, and the lock that holds it.
 fn take_place(wanted: &Path) -> io::Result<(PathBuf, File)> {
     for place in 1..=PLACES {
         let path = numbered(wanted, place);
+        may_be_replaced(&path)?;
         let lock = File::options().create(true).truncate(false).write(true).open(lock_path(&path))?;
         match lock.try_lock() {
             Err(TryLockError::WouldBlock) => {}
@@ -275,6 +279,22 @@ fn take_place(wanted: &Path) -> io::Result<(PathBuf, File)> {
         }
     }
     Err(io::Error::other(format!("{PLACES} processes write there already")))
+}
+
+/// What is there already must be figures of ours: a device, a link or somebody's file is left as it is.
+fn may_be_replaced(path: &Path) -> io::Result<()> {
+    let kind = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+        Ok(metadata) => metadata.file_type(),
+    };
+    let foreign = || io::Error::other("something that is not the agent's is there; name a file of its own");
+    if !kind.is_file() {
+        return Err(foreign());
+    }
+    let mut beginning = Vec::new();
+    File::open(path)?.take(OWN_BEGINNING.len() as u64).read_to_end(&mut beginning)?;
+    if beginning.is_empty() || beginning == OWN_BEGINNING { Ok(()) } else { Err(foreign()) }
 }
 
 fn numbered(wanted: &Path, place: u32) -> PathBuf {
@@ -425,17 +445,36 @@ mod tests {
         assert_eq!(value("leaderwatch_lost_records_total", ""), 4.0);
     }
 
+    /// Holds a fault: with `metrics_file = "/dev/null"` the device was replaced by a file and then removed.
+    #[test]
+    fn what_is_not_the_agents_is_neither_replaced_nor_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (foreign, link) = (folder.path().join("foreign.prom"), folder.path().join("link.prom"));
+        fs::write(&foreign, "root:x:0").unwrap();
+        std::os::unix::fs::symlink("foreign.prom", &link).unwrap();
+        for path in [&foreign, &link, &PathBuf::from("/dev/full"), &folder.path().to_owned()] {
+            let mut file = MetricsFile::new(path.clone());
+            let refused = file.write("# HELP leaderwatch_up up\n").unwrap_err();
+            assert!(refused.to_string().contains("not the agent's"), "{}: {refused}", path.display());
+            file.remove();
+            assert!(path.exists(), "{}", path.display());
+        }
+        assert_eq!(fs::read_to_string(&foreign).unwrap(), "root:x:0");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing else was made");
+    }
+
     #[test]
     fn processes_with_the_same_path_do_not_write_into_each_others_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("leaderwatch.prom");
         let (mut first, mut second) = (MetricsFile::new(path.clone()), MetricsFile::new(path.clone()));
-        first.write("1").unwrap();
-        second.write("2").unwrap();
-        first.write("3").unwrap();
+        let text = |number: u32| format!("# HELP leaderwatch_up {number}\n");
+        first.write(&text(1)).unwrap();
+        second.write(&text(2)).unwrap();
+        first.write(&text(3)).unwrap();
         assert_eq!(second.path(), folder.path().join("leaderwatch.2.prom"));
-        assert_eq!(fs::read_to_string(&path).unwrap(), "3");
-        assert_eq!(fs::read_to_string(second.path()).unwrap(), "2");
+        assert_eq!(fs::read_to_string(&path).unwrap(), text(3));
+        assert_eq!(fs::read_to_string(second.path()).unwrap(), text(2));
         first.remove();
         assert!(!path.exists());
     }

@@ -190,6 +190,7 @@ impl HttpClient {
         if let Some(preview) = &self.preview {
             return Err(preview.take_request(&method, url, &headers, &body));
         }
+        let secrets = secrets(url, &headers);
         let request = self.client.request(method, url.expose().clone()).headers(headers).body(body);
         let mut response = request.send().await.map_err(|error| Outcome::retry(self.explain(error, url)))?;
         let (status, headers) = (response.status().as_u16(), std::mem::take(response.headers_mut()));
@@ -206,7 +207,7 @@ impl HttpClient {
                 break;
             }
         }
-        Ok(Reply { status, headers, body, is_whole })
+        Ok(Reply { status, headers, body: without(&secrets, body), is_whole })
     }
 
     fn explain(&self, error: reqwest::Error, url: &SecretUrl) -> String {
@@ -286,6 +287,32 @@ impl Reply {
     }
 }
 
+/// Shortest part of a request that is taken for a secret: shorter ones stand in any text.
+const SECRET_BYTES: usize = 6;
+
+/// What a request holds that nobody else is to read: the address beyond its host, and headers that hold secrets, of
+/// `Bearer TOKEN` the token.
+fn secrets(url: &SecretUrl, headers: &HeaderMap) -> Vec<String> {
+    let address = url.expose();
+    let of_address = [Some(address.path()), address.query(), Some(address.username()), address.password()];
+    let hidden = headers.values().filter(|value| value.is_sensitive()).filter_map(|value| value.to_str().ok());
+    let of_headers = hidden.flat_map(|value| [Some(value), value.split_once(' ').map(|(_, token)| token)]);
+    let mut secrets: Vec<String> = of_address.into_iter().chain(of_headers).flatten().map(str::to_owned).collect();
+    secrets.retain(|secret| secret.len() >= SECRET_BYTES);
+    // The longest first: one may hold another.
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    secrets
+}
+
+/// A body that holds none of the secrets, though the receiver sent back what it got: its beginning goes into the alert log.
+fn without(secrets: &[String], body: Vec<u8>) -> Vec<u8> {
+    let text = String::from_utf8_lossy(&body);
+    if !secrets.iter().any(|secret| text.contains(secret.as_str())) {
+        return body;
+    }
+    secrets.iter().fold(text.into_owned(), |text, secret| text.replace(secret.as_str(), "…")).into_bytes()
+}
+
 /// Adds one of the user's headers.
 pub fn add_header(headers: &mut HeaderMap, name: &str, value: &Secret) -> Result<(), BadHttp> {
     let bad = |_| BadHttp::Header(name.to_owned());
@@ -342,6 +369,18 @@ mod tests {
     async fn a_body_without_end_is_cut_and_its_status_stands() {
         let reply = ask(Behaviour::Endless).await.unwrap();
         assert_eq!((reply.status, reply.body.len(), reply.is_whole), (200, REPLY_BYTES, false));
+    }
+
+    /// Holds a fault: a receiver that sends the request back had its secrets written into the alert log.
+    #[test]
+    fn a_reply_that_holds_the_request_shows_no_secret() {
+        let url = SecretUrl::parse("https://example.com/hooks/T0P5ECRET?key=abcdefgh").unwrap();
+        let mut headers = HeaderMap::new();
+        add_header(&mut headers, "authorization", &Secret::new("Bearer T0KEN-OF-MINE")).unwrap();
+        let body = "POST /hooks/T0P5ECRET?key=abcdefgh authorization: Bearer T0KEN-OF-MINE, T0KEN-OF-MINE: no";
+        let shown = String::from_utf8(without(&secrets(&url, &headers), body.into())).unwrap();
+        assert_eq!(shown, "POST …?… authorization: …, …: no");
+        assert_eq!(without(&secrets(&url, &headers), b"{\"ok\":true}".to_vec()), b"{\"ok\":true}");
     }
 
     #[tokio::test]
