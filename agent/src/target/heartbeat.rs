@@ -7,7 +7,7 @@ use std::time::Duration;
 use reqwest::Method;
 use reqwest::header::HeaderMap;
 
-use super::http::HttpClient;
+use super::http::{HttpClient, by_status};
 use super::secret::SecretUrl;
 use super::{Manner, Notice, Outcome, Sending, Target};
 
@@ -37,12 +37,7 @@ impl Target for Heartbeat {
         Manner { beat: Some(self.every), ..Manner::MACHINE }
     }
     fn beat(&self) -> Sending<'_> {
-        Box::pin(async move {
-            match self.http.request(Method::GET, &self.url, HeaderMap::new(), Vec::new()).await {
-                Ok(reply) => reply.failure().unwrap_or_else(Outcome::delivered),
-                Err(outcome) => outcome,
-            }
-        })
+        Box::pin(self.http.send(Method::GET, &self.url, HeaderMap::new(), Vec::new(), by_status))
     }
     fn send<'a>(&'a self, _: &'a Notice) -> Sending<'a> {
         Box::pin(std::future::ready(Outcome::reject("a heartbeat takes no alerts: set its `classes` to []")))

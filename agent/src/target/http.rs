@@ -154,29 +154,27 @@ impl HttpClient {
         body: &Value,
         judge: impl Fn(&Reply) -> Outcome,
     ) -> Outcome {
-        match self.post_json(url, headers, body).await {
-            Ok(reply) => judge(&reply),
-            Err(outcome) => outcome,
+        match serde_json::to_vec(body) {
+            Ok(body) => self.send(Method::POST, url, json_headers(headers), body, judge).await,
+            Err(error) => Outcome::reject(format!("no JSON: {error}")),
         }
     }
 
-    /// Posts JSON.
-    pub async fn post_json(&self, url: &SecretUrl, headers: HeaderMap, body: &Value) -> Result<Reply, Outcome> {
-        let body = serde_json::to_vec(body).map_err(|error| Outcome::reject(format!("no JSON: {error}")))?;
-        self.post(url, headers, "application/json", body).await
-    }
-
-    /// Posts.
-    pub async fn post(
+    /// Sends a request and lets the target judge the reply, in which no secret of the request is left: what a receiver
+    /// answers goes into the alert log, and some send back what they got.
+    pub async fn send(
         &self,
+        method: Method,
         url: &SecretUrl,
         headers: HeaderMap,
-        content_type: &'static str,
         body: Vec<u8>,
-    ) -> Result<Reply, Outcome> {
-        let mut headers = headers;
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-        self.request(Method::POST, url, headers, body).await
+        judge: impl Fn(&Reply) -> Outcome,
+    ) -> Outcome {
+        let secrets = secrets(url, &headers);
+        match self.request(method, url, headers, body).await {
+            Ok(reply) => judge(&Reply { body: without(&secrets, reply.body), ..reply }),
+            Err(outcome) => outcome,
+        }
     }
 
     /// Sends a request. An `Err` says that no reply came, which may be different later.
@@ -190,7 +188,6 @@ impl HttpClient {
         if let Some(preview) = &self.preview {
             return Err(preview.take_request(&method, url, &headers, &body));
         }
-        let secrets = secrets(url, &headers);
         let request = self.client.request(method, url.expose().clone()).headers(headers).body(body);
         let mut response = request.send().await.map_err(|error| Outcome::retry(self.explain(error, url)))?;
         let (status, headers) = (response.status().as_u16(), std::mem::take(response.headers_mut()));
@@ -207,7 +204,7 @@ impl HttpClient {
                 break;
             }
         }
-        Ok(Reply { status, headers, body: without(&secrets, body), is_whole })
+        Ok(Reply { status, headers, body, is_whole })
     }
 
     fn explain(&self, error: reqwest::Error, url: &SecretUrl) -> String {
@@ -287,17 +284,21 @@ impl Reply {
     }
 }
 
+fn json_headers(headers: HeaderMap) -> HeaderMap {
+    let mut headers = headers;
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers
+}
+
 /// Shortest part of a request that is taken for a secret: shorter ones stand in any text.
 const SECRET_BYTES: usize = 6;
 
 /// What a request holds that nobody else is to read: the address beyond its host, and headers that hold secrets, of
 /// `Bearer TOKEN` the token.
 fn secrets(url: &SecretUrl, headers: &HeaderMap) -> Vec<String> {
-    let address = url.expose();
-    let of_address = [Some(address.path()), address.query(), Some(address.username()), address.password()];
     let hidden = headers.values().filter(|value| value.is_sensitive()).filter_map(|value| value.to_str().ok());
-    let of_headers = hidden.flat_map(|value| [Some(value), value.split_once(' ').map(|(_, token)| token)]);
-    let mut secrets: Vec<String> = of_address.into_iter().chain(of_headers).flatten().map(str::to_owned).collect();
+    let of_headers = hidden.flat_map(|value| [Some(value), value.split_once(' ').map(|(_, token)| token)]).flatten();
+    let mut secrets: Vec<String> = url.hidden().chain(of_headers).map(str::to_owned).collect();
     secrets.retain(|secret| secret.len() >= SECRET_BYTES);
     // The longest first: one may hold another.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
@@ -313,6 +314,11 @@ fn without(secrets: &[String], body: Vec<u8>) -> Vec<u8> {
     secrets.iter().fold(text.into_owned(), |text, secret| text.replace(secret.as_str(), "…")).into_bytes()
 }
 
+/// For receivers of which every success by status says that they have the message.
+pub fn by_status(reply: &Reply) -> Outcome {
+    reply.failure().unwrap_or_else(Outcome::delivered)
+}
+
 /// Adds one of the user's headers.
 pub fn add_header(headers: &mut HeaderMap, name: &str, value: &Secret) -> Result<(), BadHttp> {
     let bad = |_| BadHttp::Header(name.to_owned());
@@ -326,7 +332,9 @@ pub fn add_header(headers: &mut HeaderMap, name: &str, value: &Secret) -> Result
 fn parse_retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).ok();
+        // More seconds than fit are a wish for the longest wait.
+        let longest = (seconds > 0.0).then_some(Duration::MAX);
+        return Duration::try_from_secs_f64(seconds).ok().or(longest);
     }
     let at = jiff::fmt::rfc2822::parse(value).ok()?.timestamp();
     Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
@@ -352,6 +360,12 @@ mod tests {
         HttpClient::new(&settings, &Resolver::default()).unwrap()
     }
 
+    impl HttpClient {
+        async fn post_json(&self, url: &SecretUrl, headers: HeaderMap, body: &Value) -> Result<Reply, Outcome> {
+            self.request(Method::POST, url, json_headers(headers), serde_json::to_vec(body).unwrap()).await
+        }
+    }
+
     async fn ask(behaviour: Behaviour) -> Result<Reply, Outcome> {
         let server = FakeHttp::start(vec![behaviour]).await;
         let client = client(|settings| settings.timeout = Duration::from_millis(500));
@@ -372,15 +386,15 @@ mod tests {
     }
 
     /// Holds a fault: a receiver that sends the request back had its secrets written into the alert log.
-    #[test]
-    fn a_reply_that_holds_the_request_shows_no_secret() {
-        let url = SecretUrl::parse("https://example.com/hooks/T0P5ECRET?key=abcdefgh").unwrap();
+    #[tokio::test]
+    async fn a_receiver_that_sends_the_request_back_shows_no_secret() {
+        let told = "POST /hooks/T0P5ECRET?key=abcdefgh authorization: Bearer T0KEN-OF-MINE, T0KEN-OF-MINE";
+        let server = FakeHttp::start(vec![Behaviour::reply(500, told)]).await;
         let mut headers = HeaderMap::new();
         add_header(&mut headers, "authorization", &Secret::new("Bearer T0KEN-OF-MINE")).unwrap();
-        let body = "POST /hooks/T0P5ECRET?key=abcdefgh authorization: Bearer T0KEN-OF-MINE, T0KEN-OF-MINE: no";
-        let shown = String::from_utf8(without(&secrets(&url, &headers), body.into())).unwrap();
-        assert_eq!(shown, "POST …?… authorization: …, …: no");
-        assert_eq!(without(&secrets(&url, &headers), b"{\"ok\":true}".to_vec()), b"{\"ok\":true}");
+        let url = server.url("/hooks/T0P5ECRET?key=abcdefgh");
+        let outcome = client(|_| {}).deliver(&url, headers, &Value::Null, by_status).await;
+        assert_eq!(outcome, Outcome::retry("answered 500: POST …?… authorization: …, …"));
     }
 
     #[tokio::test]
@@ -521,5 +535,7 @@ mod tests {
         assert_eq!(wish("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::from_secs(30)));
         assert_eq!(wish("Sun, 06 Nov 1994 08:00:00 GMT"), Some(Duration::ZERO));
         assert_eq!((wish("soon"), wish("-1"), wish("NaN"), wish("")), (None, None, None, None));
+        // Fault: what was too long to hold was no wish at all, and the receiver was asked again at once.
+        assert_eq!(wish("99999999999999999999"), Some(Duration::MAX));
     }
 }

@@ -88,14 +88,15 @@ impl SecretUrl {
         SecretUrl(url)
     }
 
+    /// What of the address nobody else is to read: path, query, user and password.
+    pub fn hidden(&self) -> impl Iterator<Item = &str> {
+        [Some(self.0.path()), self.0.query(), Some(self.0.username()), self.0.password()].into_iter().flatten()
+    }
+
     /// `text` without any part of the address beyond scheme and host.
     pub fn scrub(&self, text: &str) -> String {
-        let mut clean = text.replace(self.0.as_str(), "…");
-        let parts = [Some(self.0.path()), self.0.query(), Some(self.0.username()), self.0.password()];
-        for part in parts.into_iter().flatten().filter(|part| part.len() > 1) {
-            clean = clean.replace(part, "…");
-        }
-        clean
+        let whole = text.replace(self.0.as_str(), "…");
+        self.hidden().filter(|part| part.len() > 1).fold(whole, |text, part| text.replace(part, "…"))
     }
 }
 

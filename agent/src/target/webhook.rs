@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::Method;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use ring::hmac;
 
-use super::http::{BadHttp, HttpClient, add_header};
+use super::http::{BadHttp, HttpClient, add_header, by_status};
 use super::secret::{Secret, SecretUrl};
 use super::{Notice, Outcome, Sending, Target, cloud_events};
 use crate::clock::Clock;
@@ -132,14 +133,12 @@ impl Webhook {
             Ok(body) => body,
             Err(error) => return Outcome::reject(format!("the alert is no JSON: {error}")),
         };
-        let headers = match self.signed(&notice.message_id, &body) {
+        let mut headers = match self.signed(&notice.message_id, &body) {
             Ok(headers) => headers,
             Err(error) => return Outcome::reject(error.to_string()),
         };
-        match self.http.post(&self.settings.url, headers, content_type, body).await {
-            Ok(reply) => reply.failure().unwrap_or_else(Outcome::delivered),
-            Err(outcome) => outcome,
-        }
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        self.http.send(Method::POST, &self.settings.url, headers, body, by_status).await
     }
 
     fn signed(&self, id: &str, body: &[u8]) -> Result<HeaderMap, BadHttp> {
