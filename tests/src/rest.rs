@@ -17,7 +17,7 @@ pub struct Job {
     pub name: String,
     /// `RUNNING`, `RESTARTING`, ...
     pub state: String,
-    /// All of its tasks run.
+    /// Each of its tasks runs, or has done its work while another runs: a source's reader that has no split ends.
     pub all_tasks_run: bool,
 }
 
@@ -122,6 +122,7 @@ fn json_of(url: &str, mut answer: ureq::http::Response<ureq::Body>) -> Result<Va
 fn job(value: &Value) -> Job {
     let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let tasks = &value["tasks"];
-    let all_tasks_run = tasks["total"].as_u64().is_some_and(|total| total > 0 && tasks["running"] == json!(total));
+    let count = |key: &str| tasks[key].as_u64().unwrap_or(0);
+    let all_tasks_run = count("running") > 0 && count("running") + count("finished") == count("total");
     Job { id: text("jid"), name: text("name"), state: text("state"), all_tasks_run }
 }
