@@ -7,6 +7,7 @@ pub mod alert_log;
 pub mod bench;
 pub mod chaos;
 pub mod cluster;
+pub mod command_line;
 pub mod installation;
 pub mod kubernetes;
 pub mod listener;

@@ -106,6 +106,21 @@ impl Ground {
     /// # Errors
     /// Where the agent is not built.
     pub fn java(&self, jdk: &Jdk, carried: Carried, options: &[(&str, &str)], flags: &[&str]) -> Result<Command> {
+        self.java_with(jdk, carried, options, flags, "")
+    }
+
+    /// The same, with more on its class path.
+    ///
+    /// # Errors
+    /// As [`Ground::java`].
+    pub fn java_with(
+        &self,
+        jdk: &Jdk,
+        carried: Carried,
+        options: &[(&str, &str)],
+        flags: &[&str],
+        class_path: &str,
+    ) -> Result<Command> {
         let mut java = Command::new(jdk.home.join("bin/java"));
         java.args(SMALL).args(flags).current_dir(self.folder.path());
         match carried {
@@ -124,7 +139,10 @@ impl Ground {
                 java.arg(format!("-javaagent:{}", self.path("byte-buddy-agent.jar").display()));
             }
         }
-        java.arg("-cp").arg(self.path("app")).arg(MAIN);
+        let parts = [self.path("app").display().to_string(), class_path.to_owned()];
+        // An empty part would be the present folder.
+        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        java.arg("-cp").arg(parts.join(":")).arg(MAIN);
         // What our agent says on standard error is no figure; a fault shows in the lines that are missing.
         java.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         Ok(java)

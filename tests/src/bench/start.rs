@@ -26,16 +26,11 @@ pub fn measure(ground: &Ground, rounds: usize, options: &[(&str, &str)]) -> Resu
     let (mut times, mut peaks, mut shared) = (Vec::new(), Vec::new(), Vec::new());
     for jdk in &ground.jdks {
         let start = |carried: Carried, words: &[&str], flags: &[&str]| -> Result<(f64, Vec<String>)> {
-            let mut java = ground.java(jdk, carried, options, flags)?;
-            if words[0] == "classes" {
-                java.env("CLASSPATH", "");
-                java = with_class_path(java, ground, &flink);
-            }
+            let beside = if words[0] == "classes" { flink.as_str() } else { "" };
+            let mut java = ground.java_with(jdk, carried, options, flags, beside)?;
+            java.args(words);
             let begin = Instant::now();
-            let told = lines({
-                java.args(words);
-                java
-            })?;
+            let told = lines(java)?;
             Ok((begin.elapsed().as_secs_f64() * 1000.0, told))
         };
         let release = &jdk.release;
@@ -145,23 +140,6 @@ pub fn footprint(
         columns: compared.iter().map(|carried| carried.name().to_owned()).collect(),
         rows,
     })
-}
-
-/// `java -cp APP:FLINK` in place of `java -cp APP`.
-fn with_class_path(java: Command, ground: &Ground, flink: &str) -> Command {
-    let app = ground.path("app").into_os_string();
-    let mut changed = Command::new(java.get_program());
-    for argument in java.get_args() {
-        if argument == app {
-            changed.arg(format!("{}:{flink}", app.to_string_lossy()));
-        } else {
-            changed.arg(argument);
-        }
-    }
-    if let Some(folder) = java.get_current_dir() {
-        changed.current_dir(folder);
-    }
-    changed
 }
 
 fn class_names(ground: &Ground, class_path: &str) -> Result<PathBuf> {

@@ -9,6 +9,7 @@ use leaderwatch_tests::bench::figures::Table;
 use leaderwatch_tests::bench::jvm::Ground;
 use leaderwatch_tests::bench::page::{Goal, number};
 use leaderwatch_tests::bench::{board, hook, latency, page, start, storm};
+use leaderwatch_tests::command_line;
 use leaderwatch_tests::installation::source_root;
 use leaderwatch_tests::webhook::WebhookReceiver;
 
@@ -25,24 +26,10 @@ All parts together are written to docs/performance.md; single parts are only pri
 const PARTS: [&str; 6] = ["hook", "start", "footprint", "latency", "board", "storm"];
 
 fn main() -> ExitCode {
-    let (rounds, parts) = match parse(std::env::args().skip(1)) {
-        Ok(Some(parsed)) => parsed,
-        Ok(None) => {
-            print!("{USAGE}");
-            return ExitCode::SUCCESS;
-        }
-        Err(problem) => {
-            eprint!("scripts/bench: {problem:#}\n\n{USAGE}");
-            return ExitCode::from(2);
-        }
-    };
-    match run(rounds, &parts) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            eprintln!("scripts/bench: {problem:#}");
-            ExitCode::FAILURE
-        }
-    }
+    command_line::run("scripts/bench", USAGE, parse(std::env::args().skip(1)), |(rounds, parts)| {
+        run(*rounds, parts)?;
+        Ok(true)
+    })
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<(usize, Vec<String>)>> {

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use leaderwatch_tests::chaos::fault;
 use leaderwatch_tests::chaos::ground::Ground;
 use leaderwatch_tests::chaos::verdict::Verdict;
+use leaderwatch_tests::command_line;
 
 const USAGE: &str = "\
 Usage: scripts/chaos [--minutes N] [--seed S] [--version VERSION]
@@ -32,25 +33,7 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    let options = match parse(std::env::args().skip(1)) {
-        Ok(Some(options)) => options,
-        Ok(None) => {
-            print!("{USAGE}");
-            return ExitCode::SUCCESS;
-        }
-        Err(problem) => {
-            eprint!("scripts/chaos: {problem:#}\n\n{USAGE}");
-            return ExitCode::from(2);
-        }
-    };
-    match run(&options) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(problem) => {
-            eprintln!("scripts/chaos: {problem:#}");
-            ExitCode::FAILURE
-        }
-    }
+    command_line::run("scripts/chaos", USAGE, parse(std::env::args().skip(1)), run)
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>> {

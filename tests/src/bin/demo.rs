@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use leaderwatch_tests::cluster::Cluster;
+use leaderwatch_tests::command_line;
 use leaderwatch_tests::installation::Installation;
 use leaderwatch_tests::mail::{MailReceiver, Security};
 use leaderwatch_tests::oracle::{self, Leader, Move};
@@ -36,25 +37,14 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    let options = match parse(std::env::args().skip(1)) {
-        Ok(Some(options)) => options,
-        Ok(None) => {
-            print!("{USAGE}");
-            return ExitCode::SUCCESS;
-        }
-        Err(problem) => {
-            eprint!("scripts/demo: {problem}\n\n{USAGE}");
-            return ExitCode::from(2);
-        }
-    };
-    let screen = Screen::new();
-    match run(&options, &screen) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
+    command_line::run("scripts/demo", USAGE, parse(std::env::args().skip(1)), |options| {
+        let screen = Screen::new();
+        let came = run(options, &screen);
+        if let Err(problem) = &came {
             screen.line(Tone::Bad, "The demo failed", &format!("{problem:#}"));
-            ExitCode::FAILURE
         }
-    }
+        Ok(came.is_ok())
+    })
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>> {
