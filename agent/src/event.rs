@@ -72,6 +72,11 @@ pub enum Event {
         /// Class whose methods are hooked from now on.
         hook: String,
     },
+    #[serde(rename = "agent.reconfigured")]
+    AgentReconfigured {
+        /// From now on, in place of those before.
+        targets: Vec<TargetFields>,
+    },
     #[serde(rename = "leader.elected")]
     LeaderElected {
         #[serde(flatten)]
@@ -183,8 +188,46 @@ pub enum Event {
 }
 
 impl Event {
+    /// The names of all kinds, as the alert log has them.
+    pub const NAMES: [&str; 21] = [
+        "agent.started",
+        "agent.hooked",
+        "agent.reconfigured",
+        "leader.elected",
+        "leader.lost",
+        "leader.unreachable",
+        "leader.reachable",
+        "leader.returned",
+        "leader.moved",
+        "leader.stale",
+        "leader.granted",
+        "leader.revoked",
+        "alert.raised",
+        "alert.updated",
+        "alert.delivered",
+        "alert.retrying",
+        "alert.failed",
+        "alert.suppressed",
+        "alert.resolved",
+        "agent.problem",
+        "agent.stopped",
+    ];
+
     /// A problem, in two parts: what does not work, and why together with the cure.
     pub fn problem(what: impl Into<String>, reason: impl Into<String>) -> Event {
         Event::AgentProblem { what: what.into(), reason: reason.into() }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_are_those_of_the_variants() {
+        let error = serde_json::from_str::<Event>(r#"{"event":"none"}"#).unwrap_err().to_string();
+        let expected: Vec<&str> = error.split('`').skip(3).step_by(2).collect();
+        assert_eq!(Event::NAMES[..], expected, "{error}");
     }
 }

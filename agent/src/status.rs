@@ -9,6 +9,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::alert::Class;
 use crate::leadership::{Component, JobId, SessionId};
 use crate::process::Role;
 
@@ -55,6 +56,12 @@ pub struct Status {
     pub outbox_oldest_at: Option<Timestamp>,
     /// Receivers.
     pub targets: Vec<TargetStatus>,
+    /// What is wrong with the configuration that is at work: `what: reason`.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub problems: Vec<String>,
+    /// Alerts that this agent raised and that are not over.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub open_alerts: Vec<OpenAlertStatus>,
     /// Observations that could not be followed one by one because too many came at once.
     pub dropped_observations: u64,
     /// Records that could not be written to the alert log.
@@ -78,6 +85,20 @@ pub struct SeatStatus {
     /// Since when it is so.
     #[serde(serialize_with = "crate::event::with_milliseconds")]
     pub since: Timestamp,
+}
+
+/// An alert that is not over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenAlertStatus {
+    /// Its id.
+    pub id: String,
+    /// What it is about.
+    pub class: Class,
+    /// Its line for people.
+    pub title: String,
+    /// When it happened.
+    #[serde(serialize_with = "crate::event::with_milliseconds")]
+    pub occurred_at: Timestamp,
 }
 
 /// A receiver, and how it does.

@@ -274,6 +274,13 @@ fn every_way_to_end_has_its_exit_status() {
     let empty = empty.to_str().unwrap();
     let own_page = format!("{empty}/page.html");
 
+    let agent_option = format!("-agentpath:/x/libleaderwatch.so=webhook=http://127.0.0.1:{nobody}/");
+    let library = file("library.so", b"a library");
+    file("home/lib/flink-dist-2.3.0.jar", b"");
+    file("home/conf/config.yaml", b"parallelism.default: 1\n");
+    let home = folder.path().join("home");
+    let home = home.to_str().unwrap();
+
     let cases: &[(&[&str], i32, &str)] = &[
         (&[], 2, "Usage"),
         (&["help"], 0, ""),
@@ -287,6 +294,8 @@ fn every_way_to_end_has_its_exit_status() {
         (&["log", LOGS, "--undelivered"], 1, ""),
         (&["log", LOGS, "--undelivered", "--follow"], 2, "cannot be used with"),
         (&["log", LOGS, "--component", "janitor"], 2, "jobmanager"),
+        (&["log", LOGS, "--event", "leader.vanished"], 2, "there is no event `leader.vanished`; there are: agent.started"),
+        (&["log", LOGS, "--event", "leader.*,alert."], 0, ""),
         (&["log", LOGS, "--since", "soon"], 2, "`2h`"),
         (&["log", LOGS, "--job", "orders"], 2, "hexadecimal"),
         (&["log", LOGS, "--time-zone", "Mars/Base"], 2, "Mars/Base"),
@@ -312,6 +321,9 @@ fn every_way_to_end_has_its_exit_status() {
         (&["test", &deaf, "--class", "storm"], 2, "no_leader"),
         (&["test", &deaf, "--dry-run"], 0, ""),
         (&["test", &deaf], 1, ""),
+        (&["test"], 2, "required"),
+        (&["test", "--options", &agent_option], 1, ""),
+        (&["test", "--options", "cluster=orders"], 2, "no target to test"),
         (&["status", "/absent"], 2, "/absent: No such file"),
         (&["status", empty], 2, "no status.json"),
         (&["status", &garbled_status], 1, "no status of this version"),
@@ -325,6 +337,8 @@ fn every_way_to_end_has_its_exit_status() {
         (&["attach", "0"], 2, "0 is not in 1.."),
         (&["attach", "4194305"], 1, "there is no such process"),
         (&["install", empty], 2, "no Flink here"),
+        (&["install", home, "--library", &library, "--config", "/absent.toml"], 2, "no such file"),
+        (&["install", home, "--library", &library, "--config", &bad], 1, "its configuration has errors (1)"),
         (&["completions", "cmd"], 2, "bash"),
         (&["man", "--output", "/absent/folder"], 2, "/absent/folder"),
     ];

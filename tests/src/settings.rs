@@ -77,13 +77,15 @@ pub fn job_manager(shared: &Shared, rest_port: u16, rpc_port: u16, java_options:
         HighAvailability::ZooKeeper => "high-availability.jobmanager.port",
         HighAvailability::Kubernetes | HighAvailability::None => "jobmanager.rpc.port",
     };
+    let archive = shared.installation.class_archive.as_ref();
+    let archive = archive.map(|file| format!("-XX:SharedArchiveFile={}", file.display())).unwrap_or_default();
     set(
         &mut settings,
         &[
             ("rest.port", &rest_port.to_string()),
             ("rest.bind-port", &rest_port.to_string()),
             (rpc_key, &rpc_port.to_string()),
-            ("env.java.opts.jobmanager", format!("{SMALL_JVM} {java_options}").trim()),
+            ("env.java.opts.jobmanager", format!("{SMALL_JVM} {archive} {java_options}").trim()),
         ],
     );
     with_more(settings, shared)

@@ -228,6 +228,8 @@ fn reachable(library: &Path, ground: &Path) -> PathBuf {
 fn reachable_installation(version: &str, user: Option<u32>, ground: &Path) -> Installation {
     let mut installation = Installation::fetch(version).unwrap();
     if user.is_some() {
+        // It names its jars by their paths.
+        installation.class_archive = None;
         for (path, name) in [(&mut installation.flink_home, "flink"), (&mut installation.java_home, "java")] {
             let copy = ground.join(name);
             // Hard links where the file system allows.

@@ -397,7 +397,7 @@ async fn what_waits_for_a_target_that_goes_fails_and_is_forgotten() {
     seconds(1).await;
     agents[1].sees("a1");
     seconds(1).await;
-    agents[1].commands.try_send(Command::Replace(Vec::new())).unwrap();
+    agents[1].commands.try_send(Command::Replace(Vec::new().into())).unwrap();
     seconds(100).await;
     assert_eq!(agents[1].lines(), ["failed the target is no longer configured None"]);
 }

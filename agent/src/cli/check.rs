@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use clap::{ArgGroup, Args};
 use leaderwatch_agent::config::{
-    AlertSettings, Environment, MailDefaults, Report, SystemEnvironment, check_file, check_flink_conf, example,
-    flink_version, parse_file, schema,
+    AlertSettings, Environment, MailDefaults, Report, SystemEnvironment, behind_agentpath, check_file,
+    check_flink_conf, example, flink_version, parse_file, parse_options, schema,
 };
 
 use super::{Verdict, complain};
@@ -23,7 +23,7 @@ pub struct CheckArgs {
     /// The agent's options too: `key=value,...`, or the whole `-agentpath:...=...`
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     options: Option<String>,
-    /// Is this cluster ready to fail over? The folder of Flink's own configuration
+    /// Is this cluster ready to fail over? The folder of Flink's own configuration, or Flink's home
     #[arg(long, value_name = "FOLDER")]
     flink_conf: Option<PathBuf>,
     /// Flink's version; else that of the jars in `lib` beside the folder
@@ -75,23 +75,25 @@ fn judge(args: &CheckArgs, env: &dyn Environment) -> Result<(String, Verdict), S
 }
 
 fn own_report(args: &CheckArgs, env: &dyn Environment) -> Result<Report, String> {
-    let options = agent_options(args.options.as_deref().unwrap_or_default());
-    check_file(args.file.as_deref(), options, env).map_err(|error| {
-        let file = args.file.as_deref().unwrap_or(Path::new("")).display();
-        format!("{file}: {error}; check the path and that you may read it")
+    let options = behind_agentpath(args.options.as_deref().unwrap_or_default());
+    let named = parse_options(options, env).0.config;
+    let file = args.file.as_deref().or(named.as_deref());
+    check_file(file, options, env).map_err(|error| {
+        format!("{}: {error}; check the path and that you may read it", file.unwrap_or(Path::new("")).display())
     })
 }
 
-/// The options within a whole JVM option, or the text itself.
-fn agent_options(text: &str) -> &str {
-    match text.strip_prefix("-agentpath:") {
-        // As the JVM does it: at the first `=`.
-        Some(rest) => rest.split_once('=').map_or("", |(_, options)| options),
-        None => text,
+/// The folder that holds Flink's configuration: the one given, `conf` in it, or the one of the file given.
+fn conf_folder(given: &Path) -> PathBuf {
+    if given.is_file() {
+        return given.parent().map_or_else(PathBuf::new, Path::to_owned);
     }
+    let below = given.join("conf");
+    if below.is_dir() { below } else { given.to_owned() }
 }
 
 fn flink_report(args: &CheckArgs, folder: &Path, env: &dyn Environment) -> Result<Report, String> {
+    let folder = &conf_folder(folder);
     let version = args.flink_version.clone().or_else(|| version_beside(folder));
     let alert = args.file.as_deref().and_then(|file| alert_settings(file, env));
     match check_flink_conf(folder, version.as_deref(), alert.as_ref(), env) {
@@ -176,8 +178,19 @@ mod tests {
         let (text, verdict) = judged(&["--flink-conf", conf.to_str().unwrap()]).unwrap();
         assert!(text.contains("(Flink 2.3.0)") && text.contains("no high availability"), "{text}");
         assert_eq!(verdict, Verdict::Wrong);
-        let empty = judged(&["--flink-conf", home.path().to_str().unwrap()]);
+        for other in [home.path().to_owned(), conf.join("config.yaml")] {
+            let (same, _) = judged(&["--flink-conf", other.to_str().unwrap()]).unwrap();
+            assert_eq!(same, text, "the home of Flink and its file mean the folder");
+        }
+        let empty = judged(&["--flink-conf", home.path().join("lib").to_str().unwrap()]);
         assert!(empty.unwrap_err().contains("no configuration of Flink here"));
+        std::fs::rename(home.path().join("lib/flink-dist-2.3.0.jar"), home.path().join("lib/flink-dist-1.18.1.jar"))
+            .unwrap();
+        let not_read = judged(&["--flink-conf", conf.to_str().unwrap()]).unwrap_err();
+        assert!(
+            not_read.contains("no configuration of Flink here"),
+            "Flink 1.18 reads flink-conf.yaml only: {not_read}"
+        );
     }
 
     #[test]

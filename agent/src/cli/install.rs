@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use leaderwatch_agent::config::flink_edit::{self, ConfFormat, Insertion};
-use leaderwatch_agent::config::{example, first_unsafe, flink_version};
+use leaderwatch_agent::config::{SystemEnvironment, check_file, example, first_unsafe, flink_version};
 use serde::{Deserialize, Serialize};
 
 use super::{Verdict, complain};
@@ -142,6 +142,7 @@ fn install(args: &InstallArgs) -> Result<String, Refusal> {
     let home = Home::at(&args.flink_home)?;
     let library = library(args)?;
     let config = config(args, &home)?;
+    let errors = errors_in(args.config.as_deref())?;
     let option = format!("-agentpath:{}=config={}", home.own(LIBRARY).display(), config.display());
     let before = read(&home.conf)?;
     let mut record = home.record()?.unwrap_or_else(|| Record {
@@ -183,6 +184,13 @@ fn install(args: &InstallArgs) -> Result<String, Refusal> {
     let bytes = serde_json::to_vec_pretty(&record).map_err(|error| Refusal::Wrong(error.to_string()))?;
     replace(&home.own(RECORD), &bytes, None)?;
     replace(&home.conf, after.as_bytes(), Some(&home.conf))?;
+    if errors > 0 {
+        return Err(Refusal::Wrong(format!(
+            "the agent is installed, but its configuration has errors ({errors}), which disable a part each: mend them, as \
+             `leaderwatch check {}` tells, then restart JobManagers and TaskManagers",
+            config.display()
+        )));
+    }
     Ok(format!("Done. Name your targets in {}, then restart JobManagers and TaskManagers.\n", config.display()))
 }
 
@@ -277,6 +285,12 @@ fn config(args: &InstallArgs, home: &Home) -> Result<PathBuf, Refusal> {
             file.display()
         ))),
     }
+}
+
+/// How many errors the configuration has that the user named.
+fn errors_in(config: Option<&Path>) -> Result<usize, Refusal> {
+    let Some(file) = config else { return Ok(0) };
+    check_file(Some(file), "", &SystemEnvironment).map(|report| report.errors).map_err(|error| misuse(file, &error))
 }
 
 /// The example with its one target out of effect: an agent that is just installed tells nobody.

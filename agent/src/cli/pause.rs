@@ -28,10 +28,10 @@ pub struct PauseArgs {
     /// The agents' configuration file, in place of the folder that it names
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// How long: `20m`, `2h`; at most 24h. Replaces the pause that is
+    /// How long: `20m`, `2h`; at most 24h; with --reason. Replaces the pause that is
     #[arg(long = "for", value_name = "DURATION", requires = "reason", conflicts_with = "end")]
     length: Option<String>,
-    /// What for; people read it in the summary
+    /// What for, which a pause needs: people read it in the summary
     #[arg(long, value_name = "TEXT", requires = "length")]
     reason: Option<String>,
     /// End the pause now

@@ -20,6 +20,9 @@ const SILENT_MS: i64 = 60_000;
 /// An alert that waits longer than this, in milliseconds, is late.
 const LATE_MS: i64 = 300_000;
 
+/// State of a hook whose class Flink has not loaded.
+const NOT_SEEN: &str = "not seen yet";
+
 /// How deep the folder is searched: one folder a user, namespace and cluster.
 const MAX_DEPTH: usize = 4;
 
@@ -141,7 +144,7 @@ fn wrong(status: &Status, now: Timestamp) -> Vec<String> {
     if ago_ms(status.written_at, now) > SILENT_MS {
         wrong.push(format!("the agent is silent for {}: its process has ended or hangs", ago(status.written_at, now)));
     }
-    let sound = |state: &str| state == "installed" || state == "not seen yet";
+    let sound = |state: &str| state == "installed" || state == NOT_SEEN;
     wrong.extend(
         status.hooks.iter().filter(|(_, state)| !sound(state)).map(|(class, why)| format!("hook {class}: {why}")),
     );
@@ -151,6 +154,7 @@ fn wrong(status: &Status, now: Timestamp) -> Vec<String> {
     if let Some(oldest) = status.outbox_oldest_at.filter(|oldest| ago_ms(*oldest, now) > LATE_MS) {
         wrong.push(format!("an alert waits for {} to be delivered", ago(oldest, now)));
     }
+    wrong.extend(status.problems.iter().cloned());
     wrong.extend(status.targets.iter().filter(|target| fails(target)).map(|target| {
         format!("target {}: {}", target.name, target.last_error.as_deref().unwrap_or("the last attempt failed"))
     }));
@@ -187,8 +191,13 @@ fn in_words(status: &Status, told: &Told, now: Timestamp, zone: &TimeZone) -> St
     let flink = status.flink_version.as_ref().map(|version| format!(", Flink {version}")).unwrap_or_default();
     lines.push(format!("  agent    {} in a {role}{flink}, up {}", status.version, ago(status.started_at, now)));
     lines.push(format!("  log      {}", status.log.as_deref().unwrap_or("standard error")));
-    for (class, state) in &status.hooks {
+    let (unseen, seen): (Vec<_>, Vec<_>) = status.hooks.iter().partition(|(_, state)| *state == NOT_SEEN);
+    for (class, state) in seen {
         lines.push(format!("  hook     {}: {state}", class.rsplit(['.', '/']).next().unwrap_or(class)));
+    }
+    if !unseen.is_empty() {
+        let classes = if unseen.len() == 1 { "class" } else { "classes" };
+        lines.push(format!("  hook     {} {classes} more, of other Flink versions or not in use yet", unseen.len()));
     }
     for seat in &status.seats {
         let leader = match (&seat.leader_id, &seat.address) {
@@ -200,6 +209,10 @@ fn in_words(status: &Status, told: &Told, now: Timestamp, zone: &TimeZone) -> St
     }
     let oldest = status.outbox_oldest_at.map(|at| format!(", the oldest for {}", ago(at, now))).unwrap_or_default();
     lines.push(format!("  outbox   {} waiting{oldest}", count(status.outbox_pending, "alert")));
+    for alert in &status.open_alerts {
+        let (class, since) = (alert.class.name(), when::shown(alert.occurred_at, zone));
+        lines.push(format!("  open     {class} {}, since {since}: {}", short(&alert.id), alert.title));
+    }
     for target in &status.targets {
         let at = |at: Option<Timestamp>| at.map_or("never".to_owned(), |at| when::shown(at, zone));
         let mut line =
@@ -224,8 +237,10 @@ fn in_words(status: &Status, told: &Told, now: Timestamp, zone: &TimeZone) -> St
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use leaderwatch_agent::alert::Class;
     use leaderwatch_agent::leadership::{Component, SessionId};
     use leaderwatch_agent::process::Role;
+    use leaderwatch_agent::status::OpenAlertStatus;
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
@@ -260,6 +275,8 @@ mod tests {
                 last_error_at: None,
                 last_error: None,
             }],
+            problems: Vec::new(),
+            open_alerts: Vec::new(),
             dropped_observations: 0,
             lost_records: 0,
         }
@@ -283,6 +300,13 @@ mod tests {
         status.outbox_oldest_at = Some(at("2026-11-30T09:00:00Z"));
         status.targets[0].last_error_at = Some(at("2026-11-30T09:00:01Z"));
         status.targets[0].last_error = Some("the server answered 535\u{1b}[2J".to_owned());
+        status.problems = vec!["target pager: it is disabled: its `routing_key` cannot be read".to_owned()];
+        status.open_alerts = vec![OpenAlertStatus {
+            id: "3f2a9c11d0e4b7a6".to_owned(),
+            class: Class::NoLeader,
+            title: "orders-prod has no leader".to_owned(),
+            occurred_at: at("2026-11-30T09:58:00Z"),
+        }];
         status.dropped_observations = 1;
         status.lost_records = 3;
         status.log = None;

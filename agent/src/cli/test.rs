@@ -10,8 +10,10 @@ use clap::{Args, ValueEnum};
 use leaderwatch_agent::alert::{Class, Texts, drill};
 use leaderwatch_agent::clock::{Clock, SystemClock};
 use leaderwatch_agent::config::{
-    Environment, Problem, Settings, SystemEnvironment, TargetSettings, Weight, load_file, parse_duration,
+    Environment, Problem, Settings, SystemEnvironment, TargetSettings, Weight, behind_agentpath, load, load_file,
+    parse_duration,
 };
+use leaderwatch_agent::process::{JvmFacts, Role};
 use leaderwatch_agent::target::preview::{Letter, Preview};
 use leaderwatch_agent::target::{Action, Builder, Notice, Outcome, Target};
 use tokio::task::JoinHandle;
@@ -23,17 +25,18 @@ use super::{Verdict, complain};
 /// Sends a drill to each target and says what each receiver answered. Exit status 1 if one of them does not have it.
 #[derive(Args)]
 pub struct TestArgs {
-    /// The configuration file
-    file: PathBuf,
+    /// The configuration file; may be left out where the options name it or a target
+    #[arg(required_unless_present = "options")]
+    file: Option<PathBuf>,
     /// Only this target; may be given more than once
     #[arg(long, value_name = "NAME")]
     target: Vec<String>,
     /// What the drill looks like to people; machines see the class `test`
     #[arg(long, value_enum, default_value_t = Asked::Failover)]
     class: Asked,
-    /// The agent's options too: `key=value,...`
-    #[arg(long, value_name = "OPTIONS", default_value = "", hide_default_value = true)]
-    options: String,
+    /// The agent's options too: `key=value,...`, or the whole `-agentpath:...=...`
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    options: Option<String>,
     /// Send nothing: show each message as it would go, with secrets masked
     #[arg(long)]
     dry_run: bool,
@@ -92,7 +95,7 @@ fn test(
     out: &mut dyn Write,
 ) -> Result<Verdict, String> {
     let limit = parse_duration(&args.timeout).map_err(|error| format!("--timeout: `{}` {error}", args.timeout))?;
-    let (settings, problems) = settings(&args.file, &args.options, env)?;
+    let (settings, problems) = settings(args.file.as_deref(), args.options.as_deref().unwrap_or_default(), env)?;
     for problem in &problems {
         complain(Verdict::Wrong, problem);
     }
@@ -111,7 +114,9 @@ fn test(
     Ok(if all_have_it && !is_wrong { Verdict::Done } else { Verdict::Wrong })
 }
 
-fn settings(file: &Path, options: &str, env: &dyn Environment) -> Result<(Settings, Vec<Problem>), String> {
+fn settings(file: Option<&Path>, options: &str, env: &dyn Environment) -> Result<(Settings, Vec<Problem>), String> {
+    let options = behind_agentpath(options);
+    let Some(file) = file else { return Ok(load(&JvmFacts::default(), Role::TaskManager, options, env)) };
     env.read(file).map_err(|error| format!("{}: {error}; check the path and that you may read it", file.display()))?;
     Ok(load_file(file, options, env))
 }
@@ -120,7 +125,7 @@ fn settings(file: &Path, options: &str, env: &dyn Environment) -> Result<(Settin
 fn chosen(settings: &Settings, names: &[String]) -> Result<Vec<TargetSettings>, String> {
     let known: Vec<&str> = settings.targets.iter().map(|target| target.name.as_str()).collect();
     if known.is_empty() {
-        return Err("there is no target to test: the configuration has no sound `[[target]]`".to_owned());
+        return Err("there is no target to test: the configuration names none that is sound".to_owned());
     }
     if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
         return Err(format!("--target: there is no target `{unknown}`; there are: {}", known.join(", ")));

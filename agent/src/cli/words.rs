@@ -1,6 +1,6 @@
 //! A record in words.
 
-use leaderwatch_agent::event::{Event, Record, SeatFields};
+use leaderwatch_agent::event::{Event, Record, SeatFields, TargetFields};
 use leaderwatch_agent::journal::reader::Entry;
 use leaderwatch_agent::leadership::SessionId;
 
@@ -128,15 +128,16 @@ fn text(event: &Event) -> String {
             parts.extend(java_version.as_ref().map(|version| format!("Java {version}")));
             let installed = hooks.values().filter(|state| *state == "installed").count();
             parts.push(format!("{installed} of {} installed", count(hooks.len() as u64, "hook")));
-            let targets: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
-            parts.push(if targets.is_empty() {
-                "no targets".to_owned()
-            } else {
-                format!("targets: {}", targets.join(" "))
-            });
+            parts.push(target_names(targets));
             parts.join(", ")
         }
+        Event::AgentReconfigured { targets } => target_names(targets),
     }
+}
+
+fn target_names(targets: &[TargetFields]) -> String {
+    let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
+    if names.is_empty() { "no targets".to_owned() } else { format!("targets: {}", names.join(" ")) }
 }
 
 fn mood(event: &Event) -> Mood {
@@ -162,6 +163,7 @@ fn mood(event: &Event) -> Mood {
         | Event::AlertSuppressed { .. }
         | Event::AgentHooked { .. }
         | Event::AgentStarted { .. }
+        | Event::AgentReconfigured { .. }
         | Event::AgentStopped { .. } => Mood::Plain,
     }
 }

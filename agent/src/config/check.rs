@@ -5,13 +5,13 @@ use std::io;
 use std::path::Path;
 
 use super::environment::Environment;
-use super::file::check_routes;
 use super::mounts::short_lived_file_system;
 use super::options::Options;
+use super::reader::quoted;
 use super::readiness::{Circumstances, Readiness, assess, default_alert_settings};
 use super::{
-    AlertSettings, Effect, EffectiveTable, Fault, FileSettings, FlinkConf, MailDefaults, Place, Problem, Weight, keys,
-    parse_file, parse_options,
+    AlertSettings, EMAIL_TARGET, Effect, EffectiveTable, Fault, FileSettings, FlinkConf, MailDefaults, Place, Problem,
+    WEBHOOK_TARGET, Weight, keys, parse_file, parse_options,
 };
 
 /// A judgement.
@@ -39,17 +39,16 @@ pub fn check_file(path: Option<&Path>, options: &str, env: &dyn Environment) -> 
     let path = path.or(options.config.as_deref()).unwrap_or(Path::new(""));
     let text = if path.as_os_str().is_empty() { String::new() } else { env.read(path)? };
     let mail = MailDefaults { smtp: options.smtp.clone(), from: "leaderwatch@HOST".to_owned() };
-    let (mut file, found) = parse_file(&text, path, &mail, env);
+    let (file, found) = parse_file(&text, path, &mail, env);
     problems.extend(found);
-    check_routes(&mut file.targets, &file.places, &file.alert.classes, &mut problems);
+    super::targets(&options, &file, env, &mut problems);
     problems.extend(lasting_problem(path, &file, &options, env));
     problems.extend(target_problem(path, &file, &options));
     let mut text = listing(&problems);
     text.push_str("\nWhat takes effect (secrets masked):\n\n");
-    for table in &file.effective {
-        push_table(&mut text, table);
+    for table in effective(file.effective, &options, &problems) {
+        push_table(&mut text, &table);
     }
-    push_options(&mut text, &options);
     Ok(Report::new(text, problems.iter().map(|problem| problem.weight)))
 }
 
@@ -162,28 +161,64 @@ fn push_table(text: &mut String, table: &EffectiveTable) {
     text.push('\n');
 }
 
-/// The options win over what the file says.
-fn push_options(text: &mut String, options: &Options) {
-    let path = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
-    let lines = [
-        (keys::WEBHOOK.name, options.webhook.as_ref().map(ToString::to_string)),
-        (keys::EMAIL.name, options.email.as_ref().map(|to| to.join("+"))),
-        (keys::SMTP.name, options.smtp.as_ref().map(ToString::to_string)),
-        (keys::EMAIL_FROM.name, options.email_from.clone()),
-        (keys::LOG.name, path(&options.log)),
-        (keys::STATE.name, path(&options.state)),
-        (keys::CLUSTER.name, options.cluster.clone()),
-        (keys::NAMESPACE.name, options.namespace.clone()),
-        (keys::GROUP_WAIT.name, options.group_wait.map(super::format_duration)),
+/// What the file says, with what the options put in its place, and with the targets that a problem disables marked so.
+fn effective(mut tables: Vec<EffectiveTable>, options: &Options, problems: &[Problem]) -> Vec<EffectiveTable> {
+    let disabled: Vec<String> = problems
+        .iter()
+        .filter_map(|problem| match &problem.effect {
+            Effect::TargetDisabled(name) => Some(quoted(name)),
+            _ => None,
+        })
+        .collect();
+    for table in tables.iter_mut().filter(|table| table.header == TARGET) {
+        table.is_disabled |= table.lines.iter().any(|(key, value)| key == "name" && disabled.contains(value));
+    }
+    let path = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| quoted(&path.display().to_string()));
+    let text = |text: &Option<String>| text.as_deref().map(quoted);
+    let settings = [
+        ("", keys::CLUSTER.name, text(&options.cluster)),
+        ("", keys::NAMESPACE.name, text(&options.namespace)),
+        ("", keys::LOG.name, path(&options.log)),
+        ("", keys::STATE.name, path(&options.state)),
+        ("[alert]", keys::GROUP_WAIT.name, options.group_wait.map(|wait| quoted(&super::format_duration(wait)))),
     ];
-    let given: Vec<_> = lines.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
-    if given.is_empty() {
-        return;
+    for (header, key, value) in settings {
+        if let (Some(value), Some(table)) = (value, tables.iter_mut().find(|table| table.header == header)) {
+            let value = value + BY_OPTIONS;
+            match table.lines.iter_mut().find(|(known, _)| known == key) {
+                Some((_, of_file)) => *of_file = value,
+                None => table.lines.push((key.to_owned(), value)),
+            }
+        }
     }
-    text.push_str("# The options win over the file:\n");
-    for (key, value) in given {
-        let _ = writeln!(text, "# {key} = {value}");
-    }
+    tables.extend(option_tables(options));
+    tables
+}
+
+const TARGET: &str = "[[target]]";
+/// Stands behind what the options say.
+const BY_OPTIONS: &str = "  # by the options";
+
+/// The targets that the options make.
+fn option_tables(options: &Options) -> impl Iterator<Item = EffectiveTable> {
+    let table = |name: &str, more: Vec<(&str, Option<String>)>| {
+        let name = [("name", Some(quoted(name) + BY_OPTIONS)), ("kind", Some(quoted(name)))];
+        let lines = name.into_iter().chain(more).filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        EffectiveTable { header: TARGET.to_owned(), lines: lines.collect(), is_disabled: false }
+    };
+    let webhook = options.webhook.as_ref();
+    let webhook = webhook.map(|url| table(WEBHOOK_TARGET, vec![("url", Some(quoted(&url.to_string())))]));
+    let email = options.email.as_ref().map(|to| {
+        let to: Vec<String> = to.iter().map(|address| quoted(address)).collect();
+        let smtp = options.smtp.as_ref().map(ToString::to_string);
+        let more = vec![
+            ("smtp", Some(quoted(&smtp.unwrap_or_else(|| keys::SMTP.default.unwrap_or_default().to_owned())))),
+            ("from", options.email_from.as_deref().map(quoted)),
+            ("to", Some(format!("[{}]", to.join(", ")))),
+        ];
+        table(EMAIL_TARGET, more)
+    });
+    webhook.into_iter().chain(email)
 }
 
 #[cfg(test)]

@@ -651,7 +651,10 @@ mod tests {
             let env = FakeEnvironment::default().with_mode("/lw.toml", 0o644, text);
             parse(text, Path::new("/lw.toml"), &mail, &env).1.iter().map(Problem::to_string).collect::<Vec<_>>()
         };
-        let open = ["/lw.toml: `/lw.toml` (mode 0644) can be read by every user of this machine; chmod 600 /lw.toml"];
+        let open = [
+            "/lw.toml: `/lw.toml` (mode 0644) can be read by every user of this machine; let Flink's user alone read it: \
+                    chown it to that user, and chmod 600 /lw.toml",
+        ];
         assert_eq!(told("[[target]]\nkind = 'slack'\nurl = 'https://h/'\n"), open);
         assert_eq!(told("cluster = 'a'\n"), Vec::<String>::new());
     }

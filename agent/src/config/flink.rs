@@ -5,7 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use super::environment::Environment;
-use super::flink_version::{flink_version, major};
+use super::flink_edit::ConfFormat;
+use super::flink_version::flink_version;
 use super::problem::{Effect, Fault, Place, Problem, Weight};
 use super::yaml::{Flat, parse_legacy, parse_standard};
 use crate::process::JvmFacts;
@@ -69,20 +70,19 @@ impl FlinkConf {
         (conf, problems)
     }
 
-    /// Reads the file of a configuration folder: `config.yaml` from 2.0, before that `flink-conf.yaml` where it is
-    /// there, since 1.19 and 1.20 read either. None where the folder has neither.
+    /// Reads the file of a configuration folder that this version of Flink reads. None where the folder has none.
     pub fn read_folder(
         folder: &Path,
         version: Option<&str>,
         env: &dyn Environment,
     ) -> Result<Option<FlinkConf>, Box<Problem>> {
         type Parser = fn(&str) -> Flat;
-        let mut candidates: Vec<(&str, Parser)> =
-            vec![("flink-conf.yaml", parse_legacy), ("config.yaml", parse_standard)];
-        if version.and_then(major).is_some_and(|major| major >= 2) {
-            candidates.remove(0);
-        }
-        for (name, parse) in candidates {
+        // Of an unknown version either may be read.
+        for (format, name) in ConfFormat::candidates(version.unwrap_or("1.20")) {
+            let parse: Parser = match format {
+                ConfFormat::Legacy => parse_legacy,
+                ConfFormat::Standard => parse_standard,
+            };
             let file = folder.join(name);
             match env.read(&file) {
                 Ok(text) => return Ok(Some(FlinkConf { values: parse(&text), file: Some(file) })),

@@ -40,7 +40,7 @@ pub use example::example;
 pub use file::{AlertSettings, ClaimSettings, FileSettings, Language, MailDefaults, parse as parse_file};
 pub use flink::{FlinkConf, HighAvailability, pod_namespace};
 pub use flink_version::{flink_version, major};
-pub use options::{Options, first_unsafe, parse as parse_options};
+pub use options::{Options, behind_agentpath, first_unsafe, parse as parse_options};
 pub use problem::{Effect, Fault, Place, Problem, Weight};
 pub use reader::EffectiveTable;
 pub use readiness::{Circumstances, Finding, Readiness, assess, default_alert_settings};

@@ -76,7 +76,7 @@ impl<'t> Reader<'t> {
                 continue;
             }
             if let Some((character, harm)) = first_unsafe(value) {
-                self.warn(key, Fault::UnsafeCharacter { character, harm });
+                self.warn(key, Fault::UnsafeCharacter { character, harm, others: other_unsafe(value, character) });
             }
             if self.values.insert(key, value).is_some() {
                 self.warn(key, Fault::Repeated);
@@ -140,7 +140,6 @@ fn unknown(key: &str) -> Fault {
 /// The first character that does not survive every Flink start script and YARN, and what may happen to it. Each was
 /// tried through the start scripts of Flink 1.9 to 2.3.
 pub fn first_unsafe(value: &str) -> Option<(char, &'static str)> {
-    let is_safe = |c: char| c.is_ascii_alphanumeric() || ",=:/._-+@".contains(c);
     let character = value.chars().find(|c| !is_safe(*c))?;
     let harm = match character {
         c if c.is_whitespace() => "splits the option",
@@ -154,6 +153,30 @@ pub fn first_unsafe(value: &str) -> Option<(char, &'static str)> {
         _ => "may be changed",
     };
     Some((character, harm))
+}
+
+/// The unsafe characters beside the first one, each once.
+fn other_unsafe(value: &str, first: char) -> Vec<char> {
+    let mut others = Vec::new();
+    for character in value.chars().filter(|c| !is_safe(*c) && *c != first) {
+        if !others.contains(&character) {
+            others.push(character);
+        }
+    }
+    others
+}
+
+fn is_safe(character: char) -> bool {
+    character.is_ascii_alphanumeric() || ",=:/._-+@".contains(character)
+}
+
+/// The options within a whole JVM option, or the text itself.
+pub fn behind_agentpath(text: &str) -> &str {
+    match text.strip_prefix("-agentpath:") {
+        // As the JVM does it: at the first `=`.
+        Some(rest) => rest.split_once('=').map_or("", |(_, options)| options),
+        None => text,
+    }
 }
 
 #[cfg(test)]

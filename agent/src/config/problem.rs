@@ -63,6 +63,16 @@ pub enum Effect {
     None,
 }
 
+impl Effect {
+    /// Whether a target that the user named may be missing by it. A key that is ignored may be the target's name.
+    pub fn may_hide_a_target(&self) -> bool {
+        match self {
+            Effect::KeyIgnored | Effect::TargetDisabled(_) | Effect::FileIgnored | Effect::LinesIgnored { .. } => true,
+            Effect::DefaultUsed(_) | Effect::None => false,
+        }
+    }
+}
+
 impl fmt::Display for Effect {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -146,6 +156,8 @@ pub enum Fault {
         character: char,
         /// What may happen to it.
         harm: &'static str,
+        /// The others.
+        others: Vec<char>,
     },
     /// The file is not TOML at that place.
     Syntax {
@@ -242,8 +254,11 @@ impl Fault {
             Fault::Missing { .. } => "missing".to_owned(),
             Fault::Repeated => "given more than once".to_owned(),
             Fault::NotKeyValue => "not of the form key=value".to_owned(),
-            Fault::UnsafeCharacter { character, harm } => {
-                format!("the character `{}` {harm} on the way through some start scripts", character.escape_debug())
+            Fault::UnsafeCharacter { character, harm, others } => {
+                let others: String = others.iter().map(|other| format!(", `{}`", other.escape_debug())).collect();
+                let also = if others.is_empty() { "" } else { "; unsafe, too" };
+                let character = character.escape_debug();
+                format!("the character `{character}` {harm} on the way through some start scripts{also}{others}")
             }
             Fault::Syntax { message } => format!("not TOML: {message}"),
             Fault::Unreadable { path, reason } => format!("`{}` cannot be read: {reason}", path.display()),
@@ -301,7 +316,9 @@ impl Fault {
             Fault::Unreadable { .. } => "check the path and that Flink's user may read it".to_owned(),
             Fault::SeveralVariants { .. } => "keep one of them".to_owned(),
             Fault::SecretUnavailable(error) => error.cure(),
-            Fault::WorldReadable { path, .. } => format!("chmod 600 {}", path.display()),
+            Fault::WorldReadable { path, .. } => {
+                format!("let Flink's user alone read it: chown it to that user, and chmod 600 {}", path.display())
+            }
             Fault::DuplicateName { renamed } => format!("give it a name of its own; it goes by `{renamed}` now"),
             Fault::ReplacedByOptions => "keep one of the two, or give the one in the file another name".to_owned(),
             Fault::UnknownFallback { nearest, known, .. } => with_nearest(nearest, &format!("targets: {known}")),
@@ -351,6 +368,12 @@ impl Problem {
     /// Why, the cure, and what the agent does meanwhile, for the field `reason` of the event `agent.problem`.
     pub fn reason(&self) -> String {
         let parts = [self.fault.reason(), self.fault.cure(), self.effect.to_string()];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+    }
+
+    /// The same where nothing of it takes effect.
+    pub fn refusal(&self) -> String {
+        let parts = [self.fault.reason(), self.fault.cure()];
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
     }
 

@@ -3,6 +3,7 @@
 //! Measured figures are of Flink 1.14.6 and 2.3.0 on one machine; the defaults are those of `HighAvailabilityOptions`,
 //! `HeartbeatManagerOptions` and `KubernetesHighAvailabilityOptions` of Flink 2.3.0.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::duration::format_duration;
@@ -324,7 +325,14 @@ impl Judge<'_> {
             let reason = format!("the character `{character}` in the library's path {harm} in some start scripts");
             self.error(key, &reason, "use letters, digits and : / . _ - + @ only");
         }
-        let (_, problems) = parse_options(arguments, env);
+        let (options, problems) = parse_options(arguments, env);
+        let named = [(Some(Path::new(path)), "the JVM does not start"), (options.config.as_deref(), "nobody is told")];
+        for (file, harm) in named.into_iter().filter_map(|(file, harm)| Some((file?, harm))) {
+            if env.mode(file).is_none() {
+                let reason = format!("`{}` is not on this machine; where it is missing, {harm}", file.display());
+                self.warn(key, &reason, "see that it is there on each machine or in the image");
+            }
+        }
         for problem in problems {
             // Files and variables are those of the machine that Flink runs on.
             if matches!(
@@ -501,13 +509,30 @@ rest:
     const AGENT: &str = "env.java.opts.taskmanager: -agentpath:/lw/libleaderwatch.so=config=/lw.toml\n";
 
     fn told(conf: FlinkConf, version: &str, masters: Option<usize>) -> String {
-        let env = FakeEnvironment::default();
-        let alert = default_alert_settings(&env);
+        let env = FakeEnvironment::default().with_file("/lw/libleaderwatch.so", "").with_file("/lw.toml", "");
+        told_on(&env, conf, version, masters)
+    }
+
+    fn told_on(env: &FakeEnvironment, conf: FlinkConf, version: &str, masters: Option<usize>) -> String {
+        let alert = default_alert_settings(env);
         let circumstances = Circumstances { version: Some(version), masters, alert: &alert };
-        let readiness = assess(&conf, circumstances, &env);
+        let readiness = assess(&conf, circumstances, env);
         let figures = readiness.figures.iter().map(|(name, value)| format!("{name}: {value}"));
         let findings = readiness.findings.iter().map(|f| format!("{:?} {}: {}; {}", f.weight, f.key, f.reason, f.cure));
         figures.chain(findings).collect::<Vec<_>>().join("\n")
+    }
+
+    /// A JVM does not start where the library that its options name is missing.
+    #[test]
+    fn files_of_the_agent_that_are_missing_are_told() {
+        let conf = FlinkConf::of_values(parse_legacy(AGENT));
+        let told = told_on(&FakeEnvironment::default(), conf, "1.14.6", None);
+        for words in [
+            "`/lw/libleaderwatch.so` is not on this machine; where it is missing, the JVM does not start",
+            "`/lw.toml` is not on this machine; where it is missing, nobody is told",
+        ] {
+            assert!(told.contains(words), "{told}");
+        }
     }
 
     fn flat(text: &str) -> FlinkConf {

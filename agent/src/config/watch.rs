@@ -17,8 +17,15 @@ use crate::process::{JvmFacts, Role};
 pub enum Change {
     /// The content is that of the last look.
     None,
-    /// The content is new and sound; with warnings, if any.
-    Taken(Box<Settings>, Vec<Problem>),
+    /// The content is new and sound.
+    Taken {
+        /// What it makes.
+        settings: Box<Settings>,
+        /// Warnings about it, if any.
+        told: Vec<Problem>,
+        /// What is wrong with the options, which was told at the start.
+        standing: Vec<Problem>,
+    },
     /// The content is new and not sound, or a file cannot be read: nothing of it takes effect. Told once for each
     /// content.
     Refused(Vec<Problem>),
@@ -48,7 +55,8 @@ impl Watch {
         }
         self.seen = present;
         let (settings, problems) = load(facts, role, options, env);
-        let told: Vec<Problem> = problems.into_iter().filter(|problem| self.concerns(problem)).collect();
+        let (told, standing): (Vec<Problem>, Vec<Problem>) =
+            problems.into_iter().partition(|problem| self.concerns(problem));
         let new = Watch::new(&settings, env);
         if told.iter().any(|problem| problem.weight == Weight::Error) {
             // What is missing may be a file that only the new content names.
@@ -56,7 +64,7 @@ impl Watch {
             return Change::Refused(told);
         }
         *self = new;
-        Change::Taken(Box::new(settings), told)
+        Change::Taken { settings: Box::new(settings), told, standing }
     }
 
     /// Whether a problem is one of the files. What is wrong with the options themselves was told at the start, but that
@@ -117,7 +125,9 @@ mod tests {
         assert_eq!(look(&mut watch, &empty.clone().with_file("/lw.toml", "cluster = 'a'")), Change::None);
 
         let sound = empty.clone().with_file("/lw.toml", "cluster = 'b'");
-        let Change::Taken(settings, problems) = look(&mut watch, &sound) else { panic!("a sound file is taken") };
+        let Change::Taken { settings, told: problems, .. } = look(&mut watch, &sound) else {
+            panic!("a sound file is taken")
+        };
         assert_eq!((settings.cluster.as_str(), problems), ("b", vec![]));
 
         let broken = empty.clone().with_file("/lw.toml", "cluster = 'c'\nlanguage = 'xx'\n");
@@ -127,7 +137,7 @@ mod tests {
 
         assert!(matches!(look(&mut watch, &empty), Change::Refused(_)), "a file that is gone is refused");
         assert_eq!(look(&mut watch, &empty), Change::None);
-        assert!(matches!(look(&mut watch, &sound), Change::Taken(..)));
+        assert!(matches!(look(&mut watch, &sound), Change::Taken { .. }));
     }
 
     #[test]
@@ -139,10 +149,10 @@ mod tests {
         };
         let mut watch = watch(&with_url("https://h/1"));
         assert_eq!(look(&mut watch, &with_url("https://h/1")), Change::None);
-        assert!(matches!(look(&mut watch, &with_url("https://h/2")), Change::Taken(..)));
+        assert!(matches!(look(&mut watch, &with_url("https://h/2")), Change::Taken { .. }));
         assert!(matches!(look(&mut watch, &with_url("")), Change::Refused(_)));
         assert_eq!(look(&mut watch, &with_url("")), Change::None);
-        assert!(matches!(look(&mut watch, &with_url("https://h/3")), Change::Taken(..)));
+        assert!(matches!(look(&mut watch, &with_url("https://h/3")), Change::Taken { .. }));
     }
 
     #[test]
@@ -150,8 +160,8 @@ mod tests {
         let with = |file: &str| FakeEnvironment::default().with_file("/lw.toml", file);
         let mut watch = watch(&with(""));
         let named = with("[[target]]\nkind = 'slack'\nurl_file = '/url'\n").with_file("/url", "https://h/1");
-        assert!(matches!(look(&mut watch, &named), Change::Taken(..)));
-        assert!(matches!(look(&mut watch, &named.with_file("/url", "https://h/2")), Change::Taken(..)));
+        assert!(matches!(look(&mut watch, &named), Change::Taken { .. }));
+        assert!(matches!(look(&mut watch, &named.with_file("/url", "https://h/2")), Change::Taken { .. }));
     }
 
     /// Regression: the file that was missing was not watched, so that its appearance went unnoticed.
@@ -162,7 +172,7 @@ mod tests {
         let named = with("[[target]]\nkind = 'slack'\nurl_file = '/url'\n");
         assert!(matches!(look(&mut watch, &named), Change::Refused(_)));
         assert_eq!(look(&mut watch, &named), Change::None);
-        assert!(matches!(look(&mut watch, &named.with_file("/url", "https://h/1")), Change::Taken(..)));
+        assert!(matches!(look(&mut watch, &named.with_file("/url", "https://h/1")), Change::Taken { .. }));
     }
 
     #[test]

@@ -49,6 +49,21 @@ impl Item {
         Self { notice, targets, refused_by: Vec::new(), submitted, attempts: 0 }
     }
 
+    pub(super) fn message_id(&self) -> String {
+        self.notice.message_id.clone()
+    }
+
+    /// Its end where no target of that name is wanted.
+    pub(super) fn failed_without_a_lane(self, target: &str) -> Progress {
+        Progress::Failed {
+            notice: self.notice,
+            target: target.to_owned(),
+            attempts: self.attempts,
+            reason: "no target of this name is configured".into(),
+            instead: None,
+        }
+    }
+
     fn is(&self, other: &Item) -> bool {
         Arc::ptr_eq(&self.notice, &other.notice)
     }
@@ -213,16 +228,21 @@ impl Lane {
 
     /// Gives up all that waits.
     pub(super) fn fail_all(&self, reason: &str, context: &Context) {
-        let items = std::mem::take(&mut self.queue.lock().items);
-        let at_gate = std::mem::take(&mut *self.at_gate.lock());
-        for item in items.into_iter().chain(at_gate) {
+        for item in self.take_all() {
             self.fail(item, reason.to_owned(), context);
         }
     }
 
+    /// Takes all that waits out of the lane.
+    pub(super) fn take_all(&self) -> Vec<Item> {
+        let items = std::mem::take(&mut self.queue.lock().items);
+        let at_gate = std::mem::take(&mut *self.at_gate.lock());
+        items.into_iter().chain(at_gate).collect()
+    }
+
     pub(super) fn waiting_message_ids(&self) -> Vec<String> {
         let (queue, at_gate) = (self.queue.lock(), self.at_gate.lock());
-        queue.items.iter().chain(&*at_gate).map(|item| item.notice.message_id.clone()).collect()
+        queue.items.iter().chain(&*at_gate).map(Item::message_id).collect()
     }
 
     /// Sends what comes in, until the sender stops.

@@ -51,7 +51,7 @@ pub use self::gate::{End, Gate, Permit};
 pub(crate) use self::outbox::notice as test_notice;
 pub use self::outbox::{Adopted, Bounds, Entry, Outbox, Pending};
 pub use self::report::{Progress, Report};
-pub use self::sender::{Command, Route, SenderSettings, Submission};
+pub use self::sender::{Command, Route, Routes, SenderSettings, Submission};
 
 use crate::event::Event;
 

@@ -49,8 +49,8 @@ pub enum Command {
     /// Send this.
     Send(Submission),
     /// From now on these are the targets. What waits for one that is still there goes on waiting for it; what waits for one
-    /// that is gone has failed.
-    Replace(Vec<Route>),
+    /// that is gone has failed, unless the configuration is faulty.
+    Replace(Routes),
     /// End. What can be sent within this time is sent; the rest stays in the outbox.
     Stop {
         /// Time to send what waits.
@@ -70,6 +70,33 @@ pub struct Route {
 impl std::fmt::Debug for Route {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Route").field("target", &self.target.name()).field("fallback", &self.fallback).finish()
+    }
+}
+
+/// The targets of a configuration.
+#[derive(Debug)]
+pub struct Routes {
+    list: Vec<Route>,
+    is_whole: bool,
+}
+
+impl Routes {
+    /// Those of a configuration that has a fault: a target that is missing here may be back when the fault is mended, so
+    /// what is due to it waits.
+    pub fn of_faulty(list: Vec<Route>) -> Self {
+        Self { list, is_whole: false }
+    }
+
+    /// The targets.
+    pub fn list(&self) -> &[Route] {
+        &self.list
+    }
+}
+
+impl From<Vec<Route>> for Routes {
+    /// Those of a sound configuration: a target that is missing here is not wanted any more.
+    fn from(list: Vec<Route>) -> Self {
+        Self { list, is_whole: true }
     }
 }
 
@@ -133,15 +160,22 @@ impl Context {
 ///
 /// Must run inside a tokio runtime with time and network enabled.
 pub async fn run(
-    routes: Vec<Route>,
+    routes: impl Into<Routes>,
     settings: SenderSettings,
     report: Arc<dyn Report>,
     mut commands: mpsc::Receiver<Command>,
 ) -> usize {
     let (stop, stopped) = watch::channel(None);
     let context = Arc::new(Context { settings, report, stop: stopped, lanes: Mutex::new(BTreeMap::new()) });
-    let mut sender = Sender { context, tasks: JoinSet::new(), handles: BTreeMap::new(), is_disk_silent: false };
-    sender.replace(routes);
+    let mut sender = Sender {
+        context,
+        tasks: JoinSet::new(),
+        handles: BTreeMap::new(),
+        is_disk_silent: false,
+        are_routes_whole: true,
+        held: BTreeMap::new(),
+    };
+    sender.replace(routes.into());
     let mut within = Duration::ZERO;
     while let Some(command) = commands.recv().await {
         match command {
@@ -165,6 +199,10 @@ struct Sender {
     handles: BTreeMap<String, AbortHandle>,
     /// Whether the disk did not answer in time when it was asked last; said once.
     is_disk_silent: bool,
+    /// Whether a target that is missing is not wanted, rather than missing by a fault.
+    are_routes_whole: bool,
+    /// What is due to targets that are missing by a fault, by their names.
+    held: BTreeMap<String, Vec<Item>>,
 }
 
 impl Sender {
@@ -175,17 +213,28 @@ impl Sender {
         }
         let targets: Arc<[String]> = targets.into();
         for name in targets.iter() {
-            let item = Item::new(Arc::clone(&notice), Arc::clone(&targets), submitted);
-            match self.context.lane(name) {
-                Some(lane) => lane.take_in(item, &self.context),
-                None => self.context.report.report(Progress::Failed {
-                    notice: Arc::clone(&notice),
-                    target: name.clone(),
-                    attempts: 0,
-                    reason: "no target of this name is configured".into(),
-                    instead: None,
-                }),
-            }
+            self.hand_over(name, Item::new(Arc::clone(&notice), Arc::clone(&targets), submitted));
+        }
+    }
+
+    fn hand_over(&mut self, name: &str, item: Item) {
+        match self.context.lane(name) {
+            Some(lane) => lane.take_in(item, &self.context),
+            None if self.are_routes_whole => self.context.report.report(item.failed_without_a_lane(name)),
+            None => self.hold(name, item),
+        }
+    }
+
+    /// Nothing is lost by a secret that is missing at one start: it stays in the outbox, too.
+    fn hold(&mut self, name: &str, item: Item) {
+        let held = self.held.entry(name.to_owned()).or_default();
+        held.push(item);
+        if held.len() == 1 {
+            self.context.report.report(Progress::Problem(Problem::new(
+                format!("target {name}"),
+                "alerts wait for it, but it is disabled, or the configuration has an error and does not name it; they are \
+                 sent as soon as it works",
+            )));
         }
     }
 
@@ -210,10 +259,10 @@ impl Sender {
         }
     }
 
-    fn replace(&mut self, routes: Vec<Route>) {
+    fn replace(&mut self, routes: Routes) {
         let mut lanes = self.context.lanes.lock();
         let mut gone = std::mem::take(&mut *lanes);
-        for route in routes {
+        for route in routes.list {
             let name = route.target.name().to_owned();
             let lane = match gone.remove(&name) {
                 Some(lane) => {
@@ -230,11 +279,23 @@ impl Sender {
             lanes.insert(name, lane);
         }
         drop(lanes);
+        self.are_routes_whole = routes.is_whole;
+        for (name, items) in std::mem::take(&mut self.held) {
+            if !routes.is_whole && self.context.lane(&name).is_none() {
+                self.held.insert(name, items);
+            } else {
+                items.into_iter().for_each(|item| self.hand_over(&name, item));
+            }
+        }
         for (name, lane) in gone {
             if let Some(task) = self.handles.remove(&name) {
                 task.abort();
             }
-            lane.fail_all("the target is no longer configured", &self.context);
+            if routes.is_whole {
+                lane.fail_all("the target is no longer configured", &self.context);
+            } else {
+                lane.take_all().into_iter().for_each(|item| self.hold(&name, item));
+            }
         }
     }
 
@@ -247,8 +308,9 @@ impl Sender {
         }
         // What is not left now, others take once its lease has lapsed.
         let _ = timeout_at(deadline, self.context.settings.gate.leave()).await;
-        let waiting: BTreeSet<String> =
+        let mut waiting: BTreeSet<String> =
             self.context.lanes.lock().values().flat_map(|lane| lane.waiting_message_ids()).collect();
+        waiting.extend(self.held.values().flatten().map(Item::message_id));
         waiting.len()
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::outbox::notice;
 use super::report::Progress;
-use super::sender::{CHANNEL_COMMANDS, Command, Route, SenderSettings, Submission, run};
+use super::sender::{CHANNEL_COMMANDS, Command, Route, Routes, SenderSettings, Submission, run};
 use crate::clock::{Clock, Moment};
 use crate::target::{Action, Digests, Manner, Notice, Outcome, Rate, Repeat, Sending, Target};
 
@@ -101,7 +101,7 @@ struct Rig {
 }
 
 impl Rig {
-    fn start(routes: Vec<Route>, change: impl FnOnce(&mut SenderSettings)) -> Rig {
+    fn start(routes: impl Into<Routes>, change: impl FnOnce(&mut SenderSettings)) -> Rig {
         let mut settings = SenderSettings::new(Arc::new(PausedClock(Instant::now())));
         settings.random = Arc::new(|| 1.0);
         change(&mut settings);
@@ -109,7 +109,7 @@ impl Rig {
         let seen = Arc::clone(&progress);
         let report = Arc::new(move |step: Progress| seen.lock().push(step));
         let (commands, receiver) = mpsc::channel(CHANNEL_COMMANDS);
-        let task = tokio::spawn(run(routes, settings, report, receiver));
+        let task = tokio::spawn(run(routes.into(), settings, report, receiver));
         Rig { commands, progress, task }
     }
 
@@ -466,13 +466,51 @@ async fn targets_can_be_replaced_while_notices_wait() {
     let rig = Rig::start(vec![route(&old), route(&gone)], |_| {});
     rig.send("1", &["hook", "gone"]);
     sleep(Duration::from_millis(500)).await;
-    rig.commands.send(Command::Replace(vec![route(&new)])).await.unwrap();
+    rig.commands.send(Command::Replace(vec![route(&new)].into())).await.unwrap();
     sleep(seconds(5)).await;
     assert_eq!(new.ids(), ["1"]);
     rig.send("2", &["gone"]);
     let (_, lines) = rig.stop(seconds(1)).await;
     assert!(lines.contains(&"failed 1 gone 1 - the target is no longer configured".to_owned()), "{lines:?}");
     assert!(lines.contains(&"failed 2 gone 0 - no target of this name is configured".to_owned()), "{lines:?}");
+}
+
+/// Holds a fault: an alert in the outbox whose target was disabled for one start, by a secret that was missing, was given up.
+#[tokio::test(start_paused = true)]
+async fn what_is_due_to_a_target_that_is_missing_by_a_fault_waits_for_it() {
+    let hook = Fake::new("hook", Manner::MACHINE, |_, _| Outcome::delivered());
+    let rig = Rig::start(Routes::of_faulty(Vec::new()), |_| {});
+    rig.send("1", &["hook"]);
+    rig.send("2", &["hook", "removed"]);
+    sleep(seconds(3600)).await;
+    rig.commands.send(Command::Replace(Routes::of_faulty(Vec::new()))).await.unwrap();
+    rig.commands.send(Command::Replace(vec![route(&hook)].into())).await.unwrap();
+    sleep(seconds(5)).await;
+    assert_eq!(hook.ids(), ["1", "2"]);
+    let (left, lines) = rig.stop(seconds(1)).await;
+    assert_eq!(left, 0);
+    let failed: Vec<&String> = lines.iter().filter(|line| line.starts_with("failed")).collect();
+    assert_eq!(failed, ["failed 2 removed 0 - no target of this name is configured"]);
+    let told = lines.iter().filter(|line| line.starts_with("problem target hook")).count();
+    assert_eq!(told, 1, "{lines:?}");
+}
+
+/// A secret file that is gone for a while takes its target out of the configuration, and what waits there stays.
+#[tokio::test(start_paused = true)]
+async fn what_waits_in_a_lane_outlives_a_fault_of_the_configuration() {
+    let down = Fake::new("hook", Manner::MACHINE, |_, _| Outcome::retry("down"));
+    let up = Fake::new("hook", Manner::MACHINE, |_, _| Outcome::delivered());
+    let rig = Rig::start(vec![route(&down)], |_| {});
+    rig.send("1", &["hook"]);
+    sleep(seconds(1)).await;
+    rig.commands.send(Command::Replace(Routes::of_faulty(Vec::new()))).await.unwrap();
+    sleep(seconds(1)).await;
+    rig.commands.send(Command::Replace(vec![route(&up)].into())).await.unwrap();
+    sleep(seconds(5)).await;
+    assert_eq!(up.ids(), ["1"]);
+    rig.commands.send(Command::Replace(Routes::of_faulty(Vec::new()))).await.unwrap();
+    rig.send("2", &["hook"]);
+    assert_eq!(rig.stop(seconds(1)).await.0, 1, "the outbox keeps it");
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::alert::{AlertSettings, Texts};
 use crate::clock::Clock;
 use crate::config::{self, Problem, Settings, SystemEnvironment, Watch};
-use crate::delivery::Route;
-use crate::event::Event;
+use crate::delivery::{Route, Routes};
+use crate::event::{Event, TargetFields};
 use crate::process::{JvmFacts, Role};
 use crate::target;
 
@@ -19,13 +19,33 @@ const HEARTBEAT: &str = "heartbeat";
 /// What a configuration makes.
 pub struct Configured {
     /// The targets, for the sender.
-    pub routes: Vec<Route>,
+    pub routes: Routes,
     /// The targets, for the dispatcher.
     pub wanting: Vec<Wanting>,
     /// What alerts need to know.
     pub alerts: AlertSettings,
     /// What is wrong with it.
     pub problems: Vec<Event>,
+    /// What is wrong with it, too, and was told before.
+    pub standing: Vec<Event>,
+}
+
+impl Configured {
+    /// The targets, as they stand in a record.
+    pub fn targets(&self) -> Vec<TargetFields> {
+        let fields =
+            |route: &Route| TargetFields { name: route.target.name().to_owned(), kind: route.target.kind().to_owned() };
+        self.routes.list().iter().map(fields).collect()
+    }
+
+    /// What is wrong with it, one text for each problem.
+    pub fn problem_texts(&self) -> Vec<String> {
+        let text = |problem: &Event| match problem {
+            Event::AgentProblem { what, reason } => Some(format!("{what}: {reason}")),
+            _ => None,
+        };
+        self.problems.iter().chain(&self.standing).filter_map(text).collect()
+    }
 }
 
 /// What a change of the configuration came to.
@@ -53,7 +73,7 @@ impl Configuration {
         let watch = Watch::new(&settings, &SystemEnvironment);
         let builder = target::Builder::new(clock);
         let configuration = Configuration { facts, role, options, builder, settings, watch };
-        let configured = configuration.make(&problems);
+        let configured = configuration.make(&problems, &[]);
         (configuration, configured)
     }
 
@@ -73,14 +93,15 @@ impl Configuration {
             config::Change::None => None,
             config::Change::Refused(problems) => {
                 let refused = Event::problem("configuration", "its change is refused, all stays as it was, because:");
-                Some(Reloaded::Refused(std::iter::once(refused).chain(problems.iter().map(event)).collect()))
+                let why = problems.iter().map(|problem| Event::problem(problem.what(), problem.refusal()));
+                Some(Reloaded::Refused(std::iter::once(refused).chain(why).collect()))
             }
-            config::Change::Taken(settings, problems) => {
+            config::Change::Taken { settings, told, standing } => {
                 let restart = self.settings.needs_restart(&settings);
                 // These are at work and stay so until a restart.
                 let (cluster, namespace) = (self.settings.cluster.clone(), self.settings.namespace.clone());
                 self.settings = Settings { cluster, namespace, ..*settings };
-                let mut configured = self.make(&problems);
+                let mut configured = self.make(&told, &standing);
                 if !restart.is_empty() {
                     let reason = format!("{} changed, which takes effect at the next start", restart.join(", "));
                     configured.problems.push(Event::problem("configuration", reason));
@@ -90,7 +111,10 @@ impl Configuration {
         }
     }
 
-    fn make(&self, problems: &[Problem]) -> Configured {
+    /// `standing` was told before.
+    fn make(&self, problems: &[Problem], standing: &[Problem]) -> Configured {
+        let mut is_faulty = problems.iter().chain(standing).any(|problem| problem.effect.may_hide_a_target());
+        let standing = standing.iter().map(event).collect();
         let mut problems: Vec<Event> = problems.iter().map(event).collect();
         let settings = &self.settings;
         let (texts, bad) = Texts::new(settings.language, settings.time_zone.clone(), settings.texts.clone());
@@ -103,12 +127,14 @@ impl Configuration {
                     routes.push(Route { target: built, fallback: target.fallback.clone() });
                 }
                 Err(reason) => {
+                    is_faulty = true;
                     let what = format!("target {}", target.name);
                     problems.push(Event::problem(what, format!("it is disabled: {reason}")));
                 }
             }
         }
-        Configured { routes, wanting, alerts: alert_settings(settings, Arc::new(texts)), problems }
+        let routes = if is_faulty { Routes::of_faulty(routes) } else { routes.into() };
+        Configured { routes, wanting, alerts: alert_settings(settings, Arc::new(texts)), problems, standing }
     }
 }
 

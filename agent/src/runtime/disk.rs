@@ -257,7 +257,9 @@ impl Disk {
             None => return,
             Some(Reloaded::Refused(problems)) => problems,
             Some(Reloaded::Taken(configured)) => {
-                let Configured { routes, wanting, alerts, problems } = *configured;
+                self.record_event(Event::AgentReconfigured { targets: configured.targets() });
+                self.account.reconfigured(configured.problem_texts());
+                let Configured { routes, wanting, alerts, problems, standing: _ } = *configured;
                 // A sender or a dispatcher that has ended needs no targets.
                 let _ = self.sender.blocking_send(Command::Replace(routes));
                 let _ = self.answers.send(Answer::Reconfigured { wanting, alerts: Box::new(alerts) });

@@ -343,6 +343,8 @@ mod tests {
             outbox_pending: 2,
             outbox_oldest_at: Timestamp::from_second(97).ok(),
             targets: Vec::new(),
+            problems: Vec::new(),
+            open_alerts: Vec::new(),
             dropped_observations: 3,
             lost_records: 4,
         }

@@ -42,7 +42,7 @@ use crate::claim::ClaimGate;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Settings, SystemEnvironment};
 use crate::delivery::sender::CHANNEL_COMMANDS;
-use crate::delivery::{Command, Report, Route, SenderSettings, sender};
+use crate::delivery::{Command, Report, Routes, SenderSettings, sender};
 use crate::event::{Event, TargetFields};
 use crate::journal;
 use crate::leadership::{Announcement, Board, Changes, Leader, Observation, SeatKey, SessionId, Verdict};
@@ -170,7 +170,8 @@ impl Setup {
             // The queue is new: there is room.
             disk.push(Task::Record { at: clock.now(), event });
         };
-        record(started(&configuration, role, &hooks, &configured.routes));
+        record(started(&configuration, role, &hooks, configured.targets()));
+        let problems = configured.problem_texts();
         for problem in configured.problems {
             complain(&problem);
             record(problem);
@@ -190,7 +191,7 @@ impl Setup {
             report: Arc::clone(&report),
         };
         let (memory, asks) = mpsc::channel(MOST_ASKS);
-        let status = status_settings(configuration.settings(), &hooks, disk.losses(), status);
+        let status = status_settings(configuration.settings(), &hooks, disk.losses(), status, problems);
         start_disk(configuration, tasks, status, answers_in, sender.clone(), Arc::clone(&clock));
         let (routes, way_in) = (configured.routes, sender.clone());
         let remember = remembering.run(asks);
@@ -214,17 +215,15 @@ impl Setup {
     }
 }
 
-fn started(configuration: &Configuration, role: Role, hooks: &HookStates, routes: &[Route]) -> Event {
+fn started(configuration: &Configuration, role: Role, hooks: &HookStates, targets: Vec<TargetFields>) -> Event {
     let hooks = hooks.snapshot().into_iter().map(|(class, state)| (class, state.text())).collect();
-    let fields =
-        |route: &Route| TargetFields { name: route.target.name().to_owned(), kind: route.target.kind().to_owned() };
     Event::AgentStarted {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         role,
         java_version: configuration.facts().java_version.clone(),
         flink_version: configuration.settings().observer.flink_version.clone(),
         hooks,
-        targets: routes.iter().map(fields).collect(),
+        targets,
     }
 }
 
@@ -256,6 +255,7 @@ fn status_settings(
     hooks: &Arc<HookStates>,
     losses: &Arc<Losses>,
     latest: LatestStatus,
+    problems: Vec<String>,
 ) -> StatusSettings {
     StatusSettings {
         state: state_folder(settings),
@@ -264,6 +264,7 @@ fn status_settings(
         observer: settings.observer.clone(),
         hooks: Arc::clone(hooks),
         losses: Arc::clone(losses),
+        problems,
         latest,
     }
 }
@@ -281,7 +282,7 @@ fn log_paths(settings: &Settings, facts: &JvmFacts) -> Vec<PathBuf> {
 
 /// Starts the sender; what is returned is told when it has ended.
 fn start_sender(
-    routes: Vec<Route>,
+    routes: Routes,
     mut settings: SenderSettings,
     gate: Option<ClaimGate>,
     report: Arc<dyn Report>,
@@ -292,7 +293,7 @@ fn start_sender(
     if let Some(gate) = &gate {
         settings.gate = Arc::new(gate.clone());
     }
-    let targets = routes.iter().map(|route| route.target.name().to_owned()).collect();
+    let targets = routes.list().iter().map(|route| route.target.name().to_owned()).collect();
     spawn("lw-send", move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

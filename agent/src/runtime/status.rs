@@ -16,12 +16,13 @@ use jiff::Timestamp;
 
 use super::hook_states::HookStates;
 use super::metrics::{Gauges, Metrics, MetricsFile};
+use crate::alert::Alert;
 use crate::clock::Moment;
 use crate::delivery::Problem;
 use crate::event::{Event, SeatFields};
 use crate::leadership::{SeatKey, SessionId};
 use crate::process::Observer;
-use crate::status::{AGENTS_FOLDER, FILE_NAME, SeatStatus, Status, TargetStatus};
+use crate::status::{AGENTS_FOLDER, FILE_NAME, OpenAlertStatus, SeatStatus, Status, TargetStatus};
 
 /// A file is written at least this often.
 const WRITE_EVERY: Duration = Duration::from_secs(10);
@@ -29,6 +30,8 @@ const WRITE_EVERY: Duration = Duration::from_secs(10);
 const WRITE_SOON: Duration = Duration::from_millis(500);
 /// Seats that are listed; beyond that, those that changed last.
 const MOST_SEATS: usize = 1000;
+/// Alerts that are listed as open, the latest.
+const MOST_OPEN_ALERTS: usize = 100;
 /// What a dead process left is cleared away when it is this old: until then `leaderwatch status` tells of its death.
 const DEAD_AFTER: Duration = Duration::from_secs(24 * 3600);
 const FOLDER_MODE: u32 = 0o750;
@@ -69,6 +72,8 @@ pub struct StatusSettings {
     pub hooks: Arc<HookStates>,
     /// What is lost.
     pub losses: Arc<Losses>,
+    /// What is wrong with the configuration.
+    pub problems: Vec<String>,
     /// Where the status is left for others.
     pub latest: LatestStatus,
 }
@@ -92,6 +97,7 @@ pub struct Account {
     started_at: Timestamp,
     seats: BTreeMap<SeatKey, SeatStatus>,
     targets: Vec<TargetStatus>,
+    open_alerts: Vec<OpenAlertStatus>,
     metrics: Metrics,
     metrics_file: Option<MetricsFile>,
     missing: Missing,
@@ -115,6 +121,7 @@ impl Account {
             started_at: now.wall,
             seats: BTreeMap::new(),
             targets: Vec::new(),
+            open_alerts: Vec::new(),
             metrics: Metrics::default(),
             metrics_file,
             missing: Missing::default(),
@@ -129,11 +136,21 @@ impl Account {
         self.has_changed = true;
         self.metrics.take(event);
         match event {
-            Event::AgentStarted { targets, .. } => {
+            Event::AgentStarted { targets, .. } | Event::AgentReconfigured { targets } => {
+                self.targets.retain(|known| targets.iter().any(|target| target.name == known.name));
                 for target in targets {
                     self.target(&target.name).kind.clone_from(&target.kind);
                 }
             }
+            Event::AlertRaised { alert } => {
+                let Alert { id, class, title, occurred_at, .. } = &**alert;
+                let (id, title) = (id.clone(), title.clone());
+                self.open_alerts.push(OpenAlertStatus { id, class: *class, title, occurred_at: *occurred_at });
+                if self.open_alerts.len() > MOST_OPEN_ALERTS {
+                    self.open_alerts.remove(0);
+                }
+            }
+            Event::AlertResolved { alert_id, .. } => self.open_alerts.retain(|open| open.id != *alert_id),
             Event::LeaderElected { seat, leader_id, address }
             | Event::LeaderReturned { seat, leader_id, address, .. }
             | Event::LeaderMoved { seat, leader_id, address, .. } => {
@@ -148,6 +165,12 @@ impl Account {
             }
             _ => {}
         }
+    }
+
+    /// Another configuration is at work, and this is wrong with it.
+    pub fn reconfigured(&mut self, problems: Vec<String>) {
+        self.settings.problems = problems;
+        self.has_changed = true;
     }
 
     /// When the next write is due, by the monotonic clock.
@@ -200,6 +223,8 @@ impl Account {
             outbox_pending: disk.pending,
             outbox_oldest_at: disk.oldest_at,
             targets: self.targets.clone(),
+            problems: self.settings.problems.clone(),
+            open_alerts: self.open_alerts.clone(),
             dropped_observations: losses.observations.load(Ordering::Relaxed),
             lost_records: losses.records.load(Ordering::Relaxed) + self.missing.total(disk.missing_records),
         }
@@ -296,6 +321,7 @@ mod tests {
                 observer,
                 hooks,
                 losses: Arc::clone(&losses),
+                problems: Vec::new(),
                 latest: LatestStatus::default(),
             };
             let account = Account::new(settings, clock.now());

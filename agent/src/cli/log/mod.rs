@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 use jiff::Timestamp;
+use leaderwatch_agent::event::Event;
 use leaderwatch_agent::journal::alike::Alike;
 use leaderwatch_agent::journal::merge::Merge;
 use leaderwatch_agent::journal::reader::{Entry, Head, Skipped, Stamp};
@@ -81,6 +82,16 @@ pub fn run(args: &LogArgs) -> ExitCode {
     }
 }
 
+/// A name that no event has would show nothing, which reads as if nothing had happened.
+fn known_event(wanted: &str) -> Result<(), String> {
+    let beginning = wanted.strip_suffix('*').unwrap_or(wanted);
+    let is_whole = beginning.len() == wanted.len() && !wanted.ends_with('.');
+    if Event::NAMES.iter().any(|name| if is_whole { *name == wanted } else { name.starts_with(beginning) }) {
+        return Ok(());
+    }
+    Err(format!("--event: there is no event `{wanted}`; there are: {}", Event::NAMES.join(", ")))
+}
+
 /// Where wanted records go.
 enum Sink {
     Json,
@@ -108,6 +119,7 @@ impl Session {
             component: args.component.clone(),
             job: args.job.as_deref().map(Job::new).transpose()?,
         };
+        args.event.iter().try_for_each(|name| known_event(name))?;
         if args.paths.is_empty() && io::stdin().is_terminal() {
             return Err("no log given: name alert logs or folders, or `-` for standard input".to_owned());
         }
