@@ -294,7 +294,11 @@ fn every_way_to_end_has_its_exit_status() {
         (&["log", LOGS, "--undelivered"], 1, ""),
         (&["log", LOGS, "--undelivered", "--follow"], 2, "cannot be used with"),
         (&["log", LOGS, "--component", "janitor"], 2, "jobmanager"),
-        (&["log", LOGS, "--event", "leader.vanished"], 2, "there is no event `leader.vanished`; there are: agent.started"),
+        (
+            &["log", LOGS, "--event", "leader.vanished"],
+            2,
+            "there is no event `leader.vanished`; there are: agent.started",
+        ),
         (&["log", LOGS, "--event", "leader.*,alert."], 0, ""),
         (&["log", LOGS, "--since", "soon"], 2, "`2h`"),
         (&["log", LOGS, "--job", "orders"], 2, "hexadecimal"),
