@@ -71,7 +71,8 @@ pub unsafe fn on_load(vm: *mut JavaVM, options: *const c_char) {
 /// The arguments must be those of Agent_OnAttach.
 pub unsafe fn on_attach(vm: *mut JavaVM, options: *const c_char) -> jint {
     if LOADED.get().is_some() {
-        complain("is loaded already; the attach changes nothing");
+        // SAFETY: by this function's contract.
+        reconfigure(unsafe { text(options) });
         return JNI_OK;
     }
     // SAFETY: by this function's contract.
@@ -94,6 +95,29 @@ pub unsafe fn on_attach(vm: *mut JavaVM, options: *const c_char) -> jint {
     if unsafe { begin(jvmti, jni.cast()) } { JNI_OK } else { JNI_ERR }
 }
 
+/// An attach to an agent at work changes its options and nothing else. One without options would take away all that it was
+/// told, which is hardly meant.
+fn reconfigure(options: String) {
+    match agent() {
+        _ if options.is_empty() => complain("is loaded already; an attach without options changes nothing"),
+        None => complain("is loaded already and not at work; the attach changes nothing"),
+        Some(agent) => {
+            agent.set_options(options);
+            complain("is loaded already; takes the new options within ten seconds, or says in its log why not");
+        }
+    }
+}
+
+/// What an agent is given as its options.
+///
+/// # Safety
+/// `options` must be null or a text that ends with a null.
+unsafe fn text(options: *const c_char) -> String {
+    // SAFETY: by this function's contract.
+    let options = (!options.is_null()).then(|| unsafe { CStr::from_ptr(options) });
+    options.map(|options| options.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
 /// Takes note of what the JVM was started with; none where there is nothing to do: another kind of process, a second
 /// load, or no JVM TI.
 ///
@@ -108,8 +132,7 @@ unsafe fn load(vm: *mut JavaVM, options: *const c_char) -> Option<Jvmti> {
         return None;
     };
     // SAFETY: by this function's contract.
-    let options = (!options.is_null()).then(|| unsafe { CStr::from_ptr(options) });
-    let options = options.map(|options| options.to_string_lossy().into_owned()).unwrap_or_default();
+    let options = unsafe { text(options) };
     let hooks = Arc::new(HookStates::new(&hooks::classes(role)));
     if LOADED.set(Loaded { role, options, hooks }).is_err() {
         complain("is loaded already; the second load changes nothing");

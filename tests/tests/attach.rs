@@ -27,8 +27,10 @@ fn failovers_after_an_attach_are_alerted(version: &str, java_line: u32) {
     assert_eq!(attach(pid, &library, options).unwrap(), Attached::Loaded);
     let started = watched.wait_for_records(0, "agent.started", 1).unwrap();
     assert_eq!(started[0]["flink_version"], version);
-    // Other options do not count any more: the first agent stays as it is.
-    assert_eq!(attach(pid, &library, "cluster=another").unwrap(), Attached::Already);
+    assert_eq!(attach(pid, &library, "").unwrap(), Attached::Already);
+    // Other options take the place of those before, and nothing else changes.
+    assert_eq!(attach(pid, &library, &format!("{options},group_wait=1s")).unwrap(), Attached::GivenOptions);
+    watched.wait_for_records(0, "agent.reconfigured", 1).unwrap();
 
     // Flink does not say once more who leads, so the first leader after an attach is one that is seen first.
     let first = watched.kill_leader().unwrap();

@@ -12,7 +12,7 @@ use super::effect::{AlertSettings, Audience, Effect};
 use super::election::Elections;
 use super::flapping::{Flapping, Verdict};
 use super::model::{Alert, Class};
-use super::no_leader::NoLeader;
+use super::no_leader::{Ending, NoLeader};
 use super::open::{OpenAlerts, unwanted};
 use crate::clock::Moment;
 use crate::event::Event;
@@ -88,7 +88,7 @@ impl Alerts {
         for effect in self.elections.due(now) {
             self.judge(effect, now);
         }
-        self.tell_no_leader(now, false);
+        self.tell_no_leader(now, Ending::No);
         if let Some(told) = self.flapping.ended(now) {
             self.open.resolve(&told.id, now, &mut self.effects);
         }
@@ -97,11 +97,11 @@ impl Alerts {
     }
 
     /// What is to be done because the process ends: there is no later.
-    pub fn at_end(&mut self, now: Moment) -> Vec<Effect> {
+    pub fn at_end(&mut self, now: Moment, ending: Ending) -> Vec<Effect> {
         for effect in self.elections.raise_all() {
             self.judge(effect, now);
         }
-        self.tell_no_leader(now, true);
+        self.tell_no_leader(now, ending);
         std::mem::take(&mut self.effects)
     }
 
@@ -128,8 +128,8 @@ impl Alerts {
         std::mem::take(&mut self.effects)
     }
 
-    fn tell_no_leader(&mut self, now: Moment, ends: bool) {
-        if let Some(alert) = self.no_leader.due(now, ends) {
+    fn tell_no_leader(&mut self, now: Moment, ending: Ending) {
+        if let Some(alert) = self.no_leader.due(now, ending) {
             self.raise(alert, Vec::new(), now);
         }
     }
@@ -342,9 +342,22 @@ mod tests {
     fn a_process_that_ends_with_an_empty_seat_tells_at_once() {
         let mut play = Play::new();
         play.take(Change::Lost { leader: leader(1) });
-        let effects = play.alerts.at_end(play.clock.now());
+        let effects = play.alerts.at_end(play.clock.now(), Ending::InOrder);
         play.note(effects);
         assert_eq!(play.told(), [format!("raise NoLeader {}", id("no_leader", 1))]);
+    }
+
+    /// Holds a fault: stopping the leading JobManager for planned work paged at once.
+    #[test]
+    fn a_leader_that_somebody_stops_is_not_missed_by_itself() {
+        for (ending, told) in [(Ending::InOrder, 0), (Ending::Fatal, 1)] {
+            let mut play = Play::new();
+            play.take(Change::Granted { id: SessionId(1) });
+            play.take(Change::Lost { leader: leader(1) });
+            let effects = play.alerts.at_end(play.clock.now(), ending);
+            play.note(effects);
+            assert_eq!(play.told().len(), told, "{ending:?}");
+        }
     }
 
     #[test]

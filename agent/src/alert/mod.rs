@@ -16,5 +16,6 @@ pub use alerts::Alerts;
 pub use effect::{AlertSettings, Audience, Effect};
 pub use id::alert_id;
 pub use model::{Alert, Cause, Class, Member, Severity};
+pub use no_leader::Ending;
 pub use pause::Pauses;
 pub use text::{BadTemplate, OwnTexts, Texts};

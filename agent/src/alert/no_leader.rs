@@ -11,7 +11,7 @@ use super::effect::AlertSettings;
 use super::id::alert_id;
 use super::model::{Alert, Cause, Class, Member};
 use crate::clock::Moment;
-use crate::leadership::{Change, Component, Leader, SeatChange};
+use crate::leadership::{Change, Component, Leader, SeatChange, SessionId};
 
 /// Watches the ResourceManager's seat.
 #[derive(Debug)]
@@ -19,6 +19,20 @@ pub struct NoLeader {
     pub(super) settings: Arc<AlertSettings>,
     gone: Option<Gone>,
     told: Option<Alert>,
+    /// The last leadership that a contender in this process was granted, of whatever component: from Flink 1.15 on they
+    /// share one id.
+    own: Option<SessionId>,
+}
+
+/// Whether there is a later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The process goes on.
+    No,
+    /// The process ends, by a fatal error.
+    Fatal,
+    /// The process ends because somebody asked for it.
+    InOrder,
 }
 
 /// A leader that is gone, and since when.
@@ -32,11 +46,14 @@ struct Gone {
 impl NoLeader {
     /// A seat of which nothing is known.
     pub fn new(settings: Arc<AlertSettings>) -> Self {
-        Self { settings, gone: None, told: None }
+        Self { settings, gone: None, told: None, own: None }
     }
 
     /// Takes a change in. Returns the alert that it ends, if one was told.
     pub fn take(&mut self, change: &SeatChange) -> Option<Alert> {
+        if let Change::Granted { id } = change.change {
+            self.own = Some(id);
+        }
         if change.seat.component != Component::ResourceManager {
             return None;
         }
@@ -57,10 +74,13 @@ impl NoLeader {
         gone.unreachable |= unreachable;
     }
 
-    /// The alert, once it is due. `ends` says that the process ends, so that there is no later.
-    pub fn due(&mut self, now: Moment, ends: bool) -> Option<Alert> {
+    /// The alert, once it is due: at once where the process ends. Not where somebody stops the very JobManager that led:
+    /// whoever stops it knows, and the TaskManagers tell where no other follows.
+    pub fn due(&mut self, now: Moment, ending: Ending) -> Option<Alert> {
         let gone = self.gone.as_ref()?;
-        if self.told.is_some() || !(ends || now.since(gone.since) >= self.settings.no_leader_after) {
+        let is_expected = ending == Ending::InOrder && self.own == Some(gone.leader.id);
+        let is_late = now.since(gone.since) >= self.settings.no_leader_after;
+        if self.told.is_some() || !(is_late || (ending != Ending::No && !is_expected)) {
             return None;
         }
         let alert = self.alert(gone);

@@ -38,8 +38,10 @@ const ANSWER_BYTES: u64 = 64 * 1024;
 pub enum Attached {
     /// The agent is loaded now.
     Loaded,
-    /// It was loaded before; nothing was done.
+    /// It was loaded before, and no options were given: nothing was done.
     Already,
+    /// It was loaded before, and is given these options.
+    GivenOptions,
 }
 
 /// Why the agent is not loaded. Unless it says otherwise, nothing was done to the process.
@@ -147,26 +149,29 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Loads the library, whose path is the one that the process sees, with these options.
+/// Loads the library, whose path is the one that the process sees, with these options. Where the agent is at work already,
+/// it is given the options and nothing else is done.
 ///
 /// # Errors
 /// Why it is not loaded.
 pub fn attach(pid: u32, library: &Path, options: &str) -> Result<Attached, Refusal> {
     let facts = ProcessFacts::read(pid)?;
     facts.judge(rustix::process::geteuid().as_raw())?;
-    if facts.has_agent {
+    if facts.agent.is_some() && options.is_empty() {
         return Ok(Attached::Already);
     }
-    if !library.is_absolute() || !facts.in_its_root(library).is_file() {
+    if facts.agent.is_none() && !(library.is_absolute() && facts.in_its_root(library).is_file()) {
         return Err(Refusal::NoLibrary { library: library.to_owned(), in_container: facts.in_container });
     }
+    // The very library that is at work, since another one would stand down; its file may be gone.
+    let library = facts.agent.as_deref().unwrap_or(library);
     let library = library.to_str().filter(|path| is_argument(path)).ok_or(Refusal::BadArgument { what: "the path" })?;
     if !is_argument(options) {
         return Err(Refusal::BadArgument { what: "the text of the options" });
     }
     let socket = connect(&facts)?;
     let answer = ask(socket, &request(library, options))?;
-    judge_answer(&answer)
+    judge_answer(&answer).map(|loaded| if facts.agent.is_some() { Attached::GivenOptions } else { loaded })
 }
 
 fn is_argument(text: &str) -> bool {

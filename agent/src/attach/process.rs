@@ -22,8 +22,8 @@ pub struct ProcessFacts {
     pub user_id: u32,
     /// Whether it has a file system of its own.
     pub in_container: bool,
-    /// Whether the agent is loaded.
-    pub has_agent: bool,
+    /// The agent's library, where it is loaded: the path that the process loaded it from.
+    pub agent: Option<PathBuf>,
     catches_quit: bool,
     is_jvm: bool,
     is_musl: bool,
@@ -55,10 +55,11 @@ impl ProcessFacts {
     fn of(pid: u32, status: &str, command_line: &str, maps: &str) -> ProcessFacts {
         let caught = field(status, "SigCgt").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
         let inner_pid = field(status, "NSpid").and_then(|pids| pids.split_whitespace().last()?.parse().ok());
-        let maps_file = |name: &str| {
-            maps.lines().any(|line| {
-                let path = line.strip_suffix(" (deleted)").unwrap_or(line);
-                path.rsplit('/').next().is_some_and(|file| file.starts_with(name))
+        let mapped = |name: &str| {
+            maps.lines().find_map(|line| {
+                let path = &line[line.find('/')?..];
+                let path = Path::new(path.strip_suffix(" (deleted)").unwrap_or(path));
+                path.file_name()?.to_str()?.starts_with(name).then(|| path.to_owned())
             })
         };
         ProcessFacts {
@@ -66,10 +67,10 @@ impl ProcessFacts {
             inner_pid: inner_pid.unwrap_or(pid),
             user_id: user_id(status),
             in_container: false,
-            has_agent: maps_file(LIBRARY_NAME),
+            agent: mapped(LIBRARY_NAME),
             catches_quit: caught & QUIT_BIT != 0,
-            is_jvm: maps_file("libjvm.so"),
-            is_musl: maps_file("ld-musl"),
+            is_jvm: mapped("libjvm.so").is_some(),
+            is_musl: mapped("ld-musl").is_some(),
             command_line: command_line.split('\0').map(str::to_owned).collect(),
         }
     }
@@ -136,7 +137,7 @@ mod tests {
     #[test]
     fn a_task_manager_may_be_attached_to_by_its_user_and_by_root() {
         let facts = ProcessFacts::of(4711, STATUS, COMMAND, MAPS);
-        assert_eq!((facts.inner_pid, facts.user_id, facts.has_agent), (1, 9999, false));
+        assert_eq!((facts.inner_pid, facts.user_id, facts.agent.as_ref()), (1, 9999, None));
         assert_eq!(facts.in_its_root(Path::new("/tmp/x")), Path::new("/proc/4711/root/tmp/x"));
         assert_eq!([0, 9999].map(|user| judged(STATUS, COMMAND, MAPS, user)), ["may", "may"]);
     }
@@ -158,7 +159,8 @@ mod tests {
 
     #[test]
     fn an_agent_that_is_there_is_seen_even_if_its_file_is_gone() {
-        let maps = format!("{MAPS}7f04-7f05 r-xp 00000000 08:01 44 /opt/leaderwatch/libleaderwatch.so (deleted)\n");
-        assert!(ProcessFacts::of(1, STATUS, COMMAND, &maps).has_agent);
+        let maps = format!("{MAPS}7f04-7f05 r-xp 00000000 08:01 44 /opt/leader watch/libleaderwatch.so (deleted)\n");
+        let agent = ProcessFacts::of(1, STATUS, COMMAND, &maps).agent;
+        assert_eq!(agent.as_deref(), Some(Path::new("/opt/leader watch/libleaderwatch.so")));
     }
 }

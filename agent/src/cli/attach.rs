@@ -41,6 +41,13 @@ pub fn run(args: &AttachArgs) -> ExitCode {
             println!("The agent is in process {pid} already; nothing was changed.");
             Verdict::Done.into()
         }
+        Ok(Attached::GivenOptions) => {
+            println!(
+                "The agent is in process {pid} already. Within ten seconds it takes these options in place of those before, as \
+                 a whole or not at all: its alert log says `agent.reconfigured`, or `agent.problem` and why not."
+            );
+            Verdict::Done.into()
+        }
         Err(refusal) => complain(Verdict::Wrong, format_args!("process {pid}: {refusal}")).into(),
     }
 }

@@ -352,7 +352,9 @@ impl<'a> Reader<'a> {
         let from = section.value(&keys::FROM, value::address).unwrap_or_else(|| self.mail.from.clone());
         section.note(keys::SMTP.name, quoted(&smtp.to_string()));
         section.note(keys::FROM.name, quoted(&from));
-        Some(EmailConfig { smtp, from, to: section.addresses(&keys::TO), login: login(section) })
+        let (to, login, client_certificate) =
+            (section.addresses(&keys::TO), login(section), client_certificate(section));
+        Some(EmailConfig { smtp, from, to, login, client_certificate })
     }
 }
 
@@ -411,11 +413,15 @@ fn webhook(section: &mut Section<'_, '_>) -> Option<WebhookConfig> {
         Some("cloudevents") => WebhookFormat::CloudEvents,
         _ => WebhookFormat::Plain,
     };
+    let client_certificate = client_certificate(section);
+    Some(WebhookConfig { url: url?, secrets, token, login, headers, format, client_certificate })
+}
+
+fn client_certificate(section: &mut Section<'_, '_>) -> Option<ClientCertificate> {
     let cert = section.existing_path(&keys::CLIENT_CERT);
     let key = section.existing_path(&keys::CLIENT_KEY);
     let pair = section.pair((&keys::CLIENT_CERT, cert), (&keys::CLIENT_KEY, key));
-    let client_certificate = pair.map(|(cert_file, key_file)| ClientCertificate { cert_file, key_file });
-    Some(WebhookConfig { url: url?, secrets, token, login, headers, format, client_certificate })
+    pair.map(|(cert_file, key_file)| ClientCertificate { cert_file, key_file })
 }
 
 fn dingtalk(section: &mut Section<'_, '_>) -> Option<DingTalkConfig> {

@@ -468,7 +468,7 @@ macro_rules! kinds {
 kinds! {
     "webhook", "Generic JSON by HTTP POST.",
         [URL, WEBHOOK_SECRETS, TOKEN, USERNAME, PASSWORD, HEADERS, FORMAT, CLIENT_CERT, CLIENT_KEY];
-    "email", "Email by SMTP.", [SMTP, FROM, TO, USERNAME, PASSWORD];
+    "email", "Email by SMTP.", [SMTP, FROM, TO, USERNAME, PASSWORD, CLIENT_CERT, CLIENT_KEY];
     "slack", "Slack incoming webhook.", [URL];
     "teams", "Microsoft Teams by a Workflows webhook.", [URL];
     "discord", "Discord webhook.", [URL];

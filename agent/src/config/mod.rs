@@ -252,7 +252,7 @@ fn option_targets(options: &Options, file: &FileSettings, env: &dyn Environment)
     });
     let email = options.email.clone().map(|to| {
         let smtp = options.smtp.clone().unwrap_or_else(default_smtp);
-        let email = EmailConfig { smtp, from: sender(options, env), to, login: None };
+        let email = EmailConfig { smtp, from: sender(options, env), to, login: None, client_certificate: None };
         target(EMAIL_TARGET, KindSettings::Email(email))
     });
     webhook.into_iter().chain(email).collect()

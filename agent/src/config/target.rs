@@ -139,6 +139,8 @@ pub struct EmailConfig {
     pub to: Vec<String>,
     /// Authentication.
     pub login: Option<Login>,
+    /// What to show to the server.
+    pub client_certificate: Option<ClientCertificate>,
 }
 
 /// A DingTalk custom robot.

@@ -67,6 +67,16 @@ impl Watch {
         Change::Taken { settings: Box::new(settings), told, standing }
     }
 
+    /// Somebody gives other options, and with them perhaps another file: they are taken as a whole or not at all, too.
+    pub fn with_options(&mut self, facts: &JvmFacts, role: Role, options: &str, env: &dyn Environment) -> Change {
+        let (settings, told) = load(facts, role, options, env);
+        if told.iter().any(|problem| problem.weight == Weight::Error) {
+            return Change::Refused(told);
+        }
+        *self = Watch::new(&settings, env);
+        Change::Taken { settings: Box::new(settings), told, standing: Vec::new() }
+    }
+
     /// Whether a problem is one of the files. What is wrong with the options themselves was told at the start, but that
     /// a file which they name cannot be read is told at them.
     fn concerns(&self, problem: &Problem) -> bool {
@@ -116,6 +126,28 @@ mod tests {
 
     fn look(watch: &mut Watch, env: &FakeEnvironment) -> Change {
         watch.look(&JvmFacts::default(), Role::TaskManager, OPTIONS, env)
+    }
+
+    #[test]
+    fn other_options_bring_another_file_or_change_nothing() {
+        let env = FakeEnvironment::default()
+            .with_file("/lw.toml", "cluster = 'a'")
+            .with_file("/other.toml", "[alert]\ngroup_wait = '7s'\n");
+        let mut watch = watch(&env);
+        let mut with = |options: &str, env: &FakeEnvironment| {
+            watch.with_options(&JvmFacts::default(), Role::TaskManager, options, env)
+        };
+        for bad in ["colour=red", "config=/missing.toml"] {
+            assert!(matches!(with(bad, &env), Change::Refused(_)), "{bad}");
+        }
+        let Change::Taken { settings, told, standing } = with("config=/other.toml", &env) else {
+            panic!("it is sound")
+        };
+        assert_eq!(settings.alert.group_wait, std::time::Duration::from_secs(7));
+        assert_eq!((told.len(), standing.len()), (0, 0));
+        let changed = env.with_file("/other.toml", "[alert]\ngroup_wait = '8s'\n");
+        let change = watch.look(&JvmFacts::default(), Role::TaskManager, "config=/other.toml", &changed);
+        assert!(matches!(change, Change::Taken { .. }), "the other file is watched from then on");
     }
 
     #[test]

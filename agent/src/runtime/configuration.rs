@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use crate::alert::{AlertSettings, Texts};
 use crate::clock::Clock;
 use crate::config::{self, Problem, Settings, SystemEnvironment, Watch};
@@ -56,11 +58,15 @@ pub enum Reloaded {
     Refused(Vec<Event>),
 }
 
+/// Options that somebody gives to an agent at work, until it looks.
+pub type NewOptions = Arc<Mutex<Option<String>>>;
+
 /// Reads the configuration, and reads it again when it changes. Blocks for as long as the file system does.
 pub struct Configuration {
     facts: JvmFacts,
     role: Role,
     options: String,
+    new_options: NewOptions,
     builder: target::Builder,
     settings: Settings,
     watch: Watch,
@@ -68,11 +74,17 @@ pub struct Configuration {
 
 impl Configuration {
     /// Reads it for the first time. Nothing in it is so bad that the rest does not take effect.
-    pub fn read(facts: JvmFacts, role: Role, options: String, clock: Arc<dyn Clock>) -> (Configuration, Configured) {
+    pub fn read(
+        facts: JvmFacts,
+        role: Role,
+        options: String,
+        new_options: NewOptions,
+        clock: Arc<dyn Clock>,
+    ) -> (Configuration, Configured) {
         let (settings, problems) = config::load(&facts, role, &options, &SystemEnvironment);
         let watch = Watch::new(&settings, &SystemEnvironment);
         let builder = target::Builder::new(clock);
-        let configuration = Configuration { facts, role, options, builder, settings, watch };
+        let configuration = Configuration { facts, role, options, new_options, builder, settings, watch };
         let configured = configuration.make(&problems, &[]);
         (configuration, configured)
     }
@@ -87,9 +99,25 @@ impl Configuration {
         &self.facts
     }
 
+    /// Whether somebody gave options that it has not looked at.
+    pub fn has_new_options(&self) -> bool {
+        self.new_options.lock().is_some()
+    }
+
     /// Looks whether it has changed; none where it has not.
     pub fn look(&mut self) -> Option<Reloaded> {
-        match self.watch.look(&self.facts, self.role, &self.options, &SystemEnvironment) {
+        let new_options = self.new_options.lock().take();
+        let change = match new_options {
+            Some(options) => {
+                let change = self.watch.with_options(&self.facts, self.role, &options, &SystemEnvironment);
+                if matches!(change, config::Change::Taken { .. }) {
+                    self.options = options;
+                }
+                change
+            }
+            None => self.watch.look(&self.facts, self.role, &self.options, &SystemEnvironment),
+        };
+        match change {
             config::Change::None => None,
             config::Change::Refused(problems) => {
                 let refused = Event::problem("configuration", "its change is refused, all stays as it was, because:");

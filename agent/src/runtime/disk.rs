@@ -233,6 +233,9 @@ impl Disk {
             }
             if now >= pause_due {
                 self.look_at_pause();
+                if self.configuration.has_new_options() {
+                    self.look_at_configuration();
+                }
                 pause_due = now + PAUSE_EVERY;
             }
             let next = round_ends.min(pause_due).min(self.account.next_write());

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::disk::{Answer, DiskQueue, Task, raised};
 use super::hook_states::{HookState, HookStates};
 use super::remembering::{Ask, counts};
-use crate::alert::{Alert, Alerts, Audience, Class, Effect, Pauses};
+use crate::alert::{Alert, Alerts, Audience, Class, Effect, Ending, Pauses};
 use crate::clock::{Clock, Moment};
 use crate::delivery::{Command, Progress, Report, Submission};
 use crate::event::{Event, SeatFields};
@@ -282,7 +282,8 @@ impl Dispatcher {
         let stop_begins = self.clock.now();
         let in_order = stop.as_ref().is_some_and(|stop| stop.in_order);
         self.handle_waiting();
-        let effects = self.alerts.at_end(self.clock.now());
+        let ending = if in_order { Ending::InOrder } else { Ending::Fatal };
+        let effects = self.alerts.at_end(self.clock.now(), ending);
         self.carry_out(effects);
         // A memory that is behind has nothing new to say.
         let _ = self.memory.try_send(Ask::End { in_order });

@@ -32,7 +32,7 @@ use tokio::sync::mpsc;
 
 pub use self::hook_states::{HookState, HookStates};
 
-use self::configuration::Configuration;
+use self::configuration::{Configuration, NewOptions};
 use self::disk::{Answer, Disk, DiskQueue, DiskSettings, DiskTasks, Task, Writing, complain};
 use self::dispatcher::{Dispatcher, LONGEST_STOP, ReportToDisk, Said, Stop};
 use self::remembering::{MOST_ASKS, Remembering};
@@ -62,6 +62,7 @@ pub struct Agent {
     stop: Sender<Stop>,
     stopped: AtomicBool,
     status: LatestStatus,
+    new_options: NewOptions,
 }
 
 /// Starts the agent: its threads read the configuration and do the rest. Never fails and never waits; where no thread can
@@ -73,10 +74,12 @@ pub fn start(facts: JvmFacts, role: Role, options: String, hooks: Arc<HookStates
     let board = Arc::new(board);
     let (stop, stop_asked) = bounded(1);
     let status = LatestStatus::default();
+    let new_options = NewOptions::default();
     let setup = Setup {
         facts,
         role,
         options,
+        new_options: Arc::clone(&new_options),
         hooks,
         board: Arc::clone(&board),
         changes,
@@ -84,7 +87,7 @@ pub fn start(facts: JvmFacts, role: Role, options: String, hooks: Arc<HookStates
         status: Arc::clone(&status),
     };
     spawn("lw-dispatch", move || setup.run(&stop_asked));
-    Agent { board, clock, stop, stopped: AtomicBool::new(false), status }
+    Agent { board, clock, stop, stopped: AtomicBool::new(false), status, new_options }
 }
 
 impl Agent {
@@ -115,6 +118,11 @@ impl Agent {
     /// A contender in this JobManager lost its leadership.
     pub fn revoked(&self, seat: SeatKey) {
         self.announce(seat, Announcement::Revoked);
+    }
+
+    /// Somebody gives other options: within ten seconds they take effect as a whole, or are refused and the log says why.
+    pub fn set_options(&self, options: String) {
+        *self.new_options.lock() = Some(options);
     }
 
     /// Somebody asks for a thread dump: says on standard output how the agent does, as of at most ten seconds ago.
@@ -154,6 +162,7 @@ struct Setup {
     facts: JvmFacts,
     role: Role,
     options: String,
+    new_options: NewOptions,
     hooks: Arc<HookStates>,
     board: Arc<Board>,
     changes: Changes,
@@ -163,8 +172,8 @@ struct Setup {
 
 impl Setup {
     fn run(self, stop: &Receiver<Stop>) {
-        let Setup { facts, role, options, hooks, board, changes, clock, status } = self;
-        let (configuration, configured) = Configuration::read(facts, role, options, Arc::clone(&clock));
+        let Setup { facts, role, options, new_options, hooks, board, changes, clock, status } = self;
+        let (configuration, configured) = Configuration::read(facts, role, options, new_options, Arc::clone(&clock));
         let (disk, tasks) = DiskQueue::new();
         let record = |event: Event| {
             // The queue is new: there is room.

@@ -28,8 +28,8 @@ use super::webhook::{Authorization, BadKey, Format, SigningKey, Webhook, Webhook
 use super::wecom::wecom;
 use crate::clock::Clock;
 use crate::config::{
-    ConnectionConfig, EmailConfig, KindSettings, KubernetesEventConfig, Login, SecretError, SecretSource, SmtpSecurity,
-    TargetSettings, WebhookConfig, WebhookFormat,
+    self, ConnectionConfig, EmailConfig, KindSettings, KubernetesEventConfig, Login, SecretError, SecretSource,
+    SmtpSecurity, TargetSettings, WebhookConfig, WebhookFormat,
 };
 
 /// Longest time until a connection stands; within the target's whole time limit.
@@ -220,10 +220,7 @@ impl Builder {
         config: &WebhookConfig,
         connection: &ConnectionConfig,
     ) -> Result<Arc<dyn Target>, NotBuilt> {
-        let client_certificate = config
-            .client_certificate
-            .as_ref()
-            .map(|own| ClientCertificate { certificate_file: own.cert_file.clone(), key_file: own.key_file.clone() });
+        let client_certificate = config.client_certificate.as_ref().map(own_certificate);
         let key =
             |source| SigningKey::parse(secret("secret", source)?.expose()).map_err(|e| NotBuilt::Key("secret", e));
         let header = |(header, source): &(String, SecretSource)| Ok((header.clone(), secret("headers", source)?));
@@ -268,9 +265,16 @@ impl Builder {
             to: config.to.clone(),
             connect_timeout: CONNECT_TIMEOUT.min(connection.timeout),
             timeout: connection.timeout,
-            tls: TlsSettings { ca_file: connection.ca_file.clone(), ..TlsSettings::default() },
+            tls: TlsSettings {
+                ca_file: connection.ca_file.clone(),
+                client_certificate: config.client_certificate.as_ref().map(own_certificate),
+                ..TlsSettings::default()
+            },
             server_name: connection.server_name.clone(),
-            proxy: connection.proxy.as_ref().map(mail_proxy).transpose()?,
+            proxy: match &connection.proxy {
+                Some(source) => Some(mail_proxy(source)?),
+                None => usual_mail_proxy(&config.smtp.host, |name| std::env::var(name).ok()),
+            },
         };
         Ok(Arc::new(Email::new(settings, self.resolver.clone())?.with_preview(self.preview.clone())))
     }
@@ -317,6 +321,26 @@ fn mail_proxy(source: &SecretSource) -> Result<ProxyAddress, NotBuilt> {
     ProxyAddress::parse(secret("proxy", source)?.expose()).ok_or(NotBuilt::Email(BadEmail::Proxy))
 }
 
+/// The way out for mail that the environment names: `all_proxy`, as curl takes it for what is not HTTP, unless `no_proxy` names
+/// the host or a domain of it. One that is not for mail, such as `https://`, is none.
+fn usual_mail_proxy(host: &str, variable: impl Fn(&str) -> Option<String>) -> Option<ProxyAddress> {
+    let of = |name: &str| variable(name).or_else(|| variable(&name.to_uppercase())).filter(|value| !value.is_empty());
+    let host = host.trim_matches(['[', ']']).to_lowercase();
+    let is_local = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    let is_spared = |spared: &str| {
+        let spared = spared.trim().trim_start_matches("*.").trim_start_matches('.').to_lowercase();
+        spared == "*" || (!spared.is_empty() && (host == spared || host.ends_with(&format!(".{spared}"))))
+    };
+    if is_local || of("no_proxy").is_some_and(|list| list.split(',').any(is_spared)) {
+        return None;
+    }
+    ProxyAddress::parse(&of("all_proxy")?)
+}
+
+fn own_certificate(own: &config::ClientCertificate) -> ClientCertificate {
+    ClientCertificate { certificate_file: own.cert_file.clone(), key_file: own.key_file.clone() }
+}
+
 fn url(key: &'static str, source: &SecretSource) -> Result<SecretUrl, NotBuilt> {
     SecretUrl::parse(secret(key, source)?.expose()).map_err(|error| NotBuilt::Url(key, error))
 }
@@ -328,4 +352,30 @@ fn authorization(token: Option<&SecretSource>, login: Option<&Login>) -> Result<
     let Some(login) = login else { return Ok(None) };
     let password = secret("password", &login.password)?;
     Ok(Some(Authorization::Basic { user: login.username.clone(), password }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mail_takes_the_way_out_that_the_environment_names() {
+        let proxied = |host: &str, variables: &[(&str, &str)]| {
+            let variable =
+                |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+            usual_mail_proxy(host, variable).is_some()
+        };
+        let all = ("ALL_PROXY", "socks5://proxy:1080");
+        assert!(proxied("mail.example.org", &[all]));
+        assert!(proxied("mail.example.org", &[("all_proxy", "http://proxy:3128")]));
+        assert!(!proxied("mail.example.org", &[("HTTPS_PROXY", "http://proxy:3128")]), "that is for HTTP");
+        assert!(!proxied("mail.example.org", &[("ALL_PROXY", "https://proxy")]), "no way for mail");
+        for host in ["localhost", "127.0.0.1", "[::1]"] {
+            assert!(!proxied(host, &[all]), "{host}");
+        }
+        for list in ["example.org", ".example.org", "*.example.org", "a, MAIL.example.org", "*"] {
+            assert!(!proxied("mail.example.org", &[all, ("NO_PROXY", list)]), "{list}");
+        }
+        assert!(proxied("mail.example.org", &[all, ("no_proxy", "ample.org,example.com,")]));
+    }
 }

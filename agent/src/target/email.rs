@@ -16,7 +16,9 @@ use lettre::message::header::{ContentType, Header, HeaderName, HeaderValue};
 use lettre::message::{Mailbox, Message, SinglePart};
 use lettre::transport::smtp::Error as SmtpError;
 use lettre::transport::smtp::authentication::{Credentials, DEFAULT_MECHANISMS};
-use lettre::transport::smtp::client::{AsyncSmtpConnection, CertificateStore, TlsParameters, TlsParametersBuilder};
+use lettre::transport::smtp::client::{
+    AsyncSmtpConnection, AsyncTokioStream, CertificateStore, TlsParameters, TlsParametersBuilder,
+};
 use lettre::transport::smtp::commands::{Data, Mail, Rcpt};
 use lettre::transport::smtp::extension::ClientId;
 use lettre::transport::smtp::response::Response;
@@ -29,8 +31,9 @@ use super::preview::{Letter, Preview};
 use super::resolver::Resolver;
 use super::secret::Secret;
 use super::text::{cut_characters, one_line};
-use super::tls::{BadTls, TlsSettings, smtp_parameters};
+use super::tls::{BadTls, TlsSettings, client_config, smtp_parameters};
 use super::tunnel::ProxyAddress;
+use super::tunnel_tls::TunnelTls;
 use super::{Manner, Notice, Outcome, Sending, Target};
 
 /// Characters of a subject: some clients show no more than the first 70, and none needs more than this.
@@ -98,8 +101,6 @@ pub enum BadEmail {
     NoRecipient,
     /// The address of a proxy.
     Proxy,
-    /// A proxy, and TLS from the first byte.
-    ProxyAndTls,
     /// Trust or own certificate.
     Tls(BadTls),
 }
@@ -113,9 +114,6 @@ impl fmt::Display for BadEmail {
             BadEmail::Address(address) => write!(out, "`{address}` is no email address: name@host is needed"),
             BadEmail::Proxy => out.write_str(
                 "`proxy` is not the address of a proxy for mail: http://, socks5:// or socks5h:// with host and port are",
-            ),
-            BadEmail::ProxyAndTls => out.write_str(
-                "`smtps://` cannot go through `proxy`: use smtp+starttls://, usually at port 587",
             ),
             BadEmail::NoRecipient => out.write_str("`to` is empty: at least one recipient is needed"),
             BadEmail::Tls(error) => error.fmt(out),
@@ -159,6 +157,8 @@ pub struct Email {
     from: Mailbox,
     to: Vec<Mailbox>,
     tls: TlsParameters,
+    /// TLS from the first byte inside a tunnel, where there is one.
+    through_tunnel: Option<Arc<rustls::ClientConfig>>,
     hello: ClientId,
     resolver: Resolver,
     preview: Option<Arc<Preview>>,
@@ -187,14 +187,16 @@ impl Email {
             return Err(BadEmail::NoRecipient);
         }
         let server = &settings.server;
-        if settings.proxy.is_some() && server.security == Security::Tls {
-            return Err(BadEmail::ProxyAndTls);
-        }
+        let through_tunnel = (settings.proxy.is_some() && server.security == Security::Tls).then(|| {
+            let server_name = settings.server_name.clone();
+            client_config(&TlsSettings { server_name, ..settings.tls.clone() }).map(Arc::new)
+        });
+        let through_tunnel = through_tunnel.transpose()?;
         let name = settings.server_name.as_deref().unwrap_or(&server.host);
         let is_checked = server.security != Security::StartTlsWhereOffered || server.credentials.is_some();
         let tls = if is_checked { smtp_parameters(&settings.tls, name)? } else { unchecked(name)? };
         let (hello, in_part) = (ClientId::default(), Mutex::default());
-        Ok(Email { settings, from, to, tls, hello, resolver, preview: None, in_part })
+        Ok(Email { settings, from, to, tls, through_tunnel, hello, resolver, preview: None, in_part })
     }
 
     /// Sends nothing: hands to `preview` what would be sent, where there is one.
@@ -288,7 +290,7 @@ impl Email {
             connection = self.start_tls(connection, &addresses).await?;
         }
         let Some((user, password)) = &server.credentials else { return Ok(connection) };
-        if !connection.is_encrypted() {
+        if !is_tls && !connection.is_encrypted() {
             return Err(Failure::Unsafe(format!(
                 "{} offers no STARTTLS, and a password is never sent without TLS",
                 self.host()
@@ -348,7 +350,15 @@ impl Email {
         let opened = timeout(limit, proxy.open(&server.host, server.port, &self.resolver)).await;
         let late = |_| Failure::Unreachable(format!("no way through the proxy within {} ms", limit.as_millis()));
         let stream = opened.map_err(late)?.map_err(Failure::Unreachable)?;
-        AsyncSmtpConnection::connect_with_transport(Box::new(stream), &self.hello)
+        let stream: Box<dyn AsyncTokioStream> = match &self.through_tunnel {
+            None => Box::new(stream),
+            Some(config) => {
+                let opened = timeout(limit, TunnelTls::open(stream, &server.host, Arc::clone(config))).await;
+                let opened = opened.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+                Box::new(opened.map_err(|error| Failure::Unreachable(format!("no TLS with {}: {error}", self.host())))?)
+            }
+        };
+        AsyncSmtpConnection::connect_with_transport(stream, &self.hello)
             .await
             .map_err(|error| Failure::Smtp("the connection", error))
     }
@@ -598,15 +608,45 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_proxy_that_is_gone_may_be_back_later_and_tls_from_the_first_byte_is_no_way_through() {
+    async fn through_a_proxy_it_goes_by_tls_from_the_first_byte() {
+        let tls = Some(TestCertificate::new("mail.example"));
+        let credentials = Some(("user".to_owned(), "right".to_owned()));
+        let server = FakeSmtp::start(Script { implicit_tls: true, tls, credentials, ..Script::default() }).await;
+        let (proxy, proxied) = connect_proxy(server.port()).await;
+        let through = |proxy| move |email: &mut EmailSettings| email.proxy = Some(proxy);
+        let right = email(&server, "smtps://user:right@mail.example", through(proxy)).await;
+        assert_eq!(right.send(&test_notice("abc", "text")).await, delivered());
+        assert_eq!(proxied.await.unwrap(), format!("CONNECT mail.example:{}", server.port()));
+        // The password does not go to somebody else.
+        let (proxy, _proxied) = connect_proxy(server.port()).await;
+        let other = email(&server, "smtps://user:right@other.example", through(proxy)).await;
+        let reason = reason(other.send(&test_notice("abc", "text")).await);
+        assert!(reason.contains("no TLS with other.example") && reason.contains("certificate"), "{reason}");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_asks_who_we_are_is_shown_our_certificate() {
+        for (scheme, implicit_tls) in [("smtps", true), ("smtp+starttls", false)] {
+            let tls = Some(TestCertificate::new("localhost").asking_for_clients());
+            let client = tls.as_ref().unwrap().client_certificate();
+            let script = Script { starttls: !implicit_tls, implicit_tls, tls, ..Script::default() };
+            let server = FakeSmtp::start(script).await;
+            let url = format!("{scheme}://localhost");
+            let known = email(&server, &url, |email| email.tls.client_certificate = Some(client)).await;
+            assert_eq!(known.send(&test_notice("abc", "text")).await, delivered(), "{scheme}");
+            let unknown = email(&server, &url, |_| {}).await;
+            let reason = reason(unknown.send(&test_notice("abc", "text")).await);
+            assert!(reason.starts_with("retry "), "{scheme}: {reason}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_proxy_that_is_gone_may_be_back_later() {
         let server = FakeSmtp::start(Script::default()).await;
         let proxy = ProxyAddress::parse("http://127.0.0.1:1");
         let email = email(&server, "smtp://mail.example", |email| email.proxy.clone_from(&proxy)).await;
         let Outcome::Retry { reason, .. } = email.send(&test_notice("abc", "text")).await else { panic!("no retry") };
         assert!(reason.starts_with("no connection to the proxy 127.0.0.1:1"), "{reason}");
-        let mut settings = email.settings.clone();
-        settings.server.security = Security::Tls;
-        assert_eq!(Email::new(settings, Resolver::default()).err(), Some(BadEmail::ProxyAndTls));
     }
 
     #[tokio::test]

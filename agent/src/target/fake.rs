@@ -101,7 +101,7 @@ impl FakeHttp {
 
     /// The same, for clients that show a certificate of that CA only.
     pub(crate) async fn start_mutual_tls(name: &str, behaviours: Vec<Behaviour>) -> FakeHttp {
-        let certificate = TestCertificate { asks_for_clients: true, ..TestCertificate::new(name) };
+        let certificate = TestCertificate::new(name).asking_for_clients();
         FakeHttp::start_with(behaviours, Some(certificate)).await
     }
 
@@ -252,6 +252,11 @@ impl TestCertificate {
             key: PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
             asks_for_clients: false,
         }
+    }
+
+    /// The same that takes only who has a certificate of the same CA.
+    pub(crate) fn asking_for_clients(self) -> TestCertificate {
+        TestCertificate { asks_for_clients: true, ..self }
     }
 
     pub(crate) fn ca_file(&self) -> PathBuf {

@@ -30,6 +30,7 @@ pub mod telegram;
 pub mod text;
 pub mod tls;
 pub mod tunnel;
+mod tunnel_tls;
 pub mod webhook;
 pub mod wecom;
 

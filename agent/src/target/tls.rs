@@ -144,10 +144,11 @@ pub fn smtp_parameters(settings: &TlsSettings, host: &str) -> Result<TlsParamete
         builder = builder.add_root_certificate(Certificate::from_der(certificate.to_vec()).map_err(BadTls::other)?);
     }
     if let Some(own) = &settings.client_certificate {
-        let read = |file: &Path| std::fs::read(file).map_err(|error| BadTls::of(file, error));
-        let (certificate, key) = (read(&own.certificate_file)?, read(&own.key_file)?);
-        let identity =
-            Identity::from_pem(&certificate, &key).map_err(|error| BadTls::of(&own.certificate_file, error))?;
+        let certificates = read_certificates(&own.certificate_file)?;
+        let certificate = certificates.first().ok_or_else(|| BadTls::of(&own.certificate_file, "no certificate"))?;
+        let key = std::fs::read(&own.key_file).map_err(|error| BadTls::of(&own.key_file, error))?;
+        // With rustls, lettre 0.11 takes the bytes for one DER certificate, whatever the name says; there is no place for more.
+        let identity = Identity::from_pem(certificate, &key).map_err(|error| BadTls::of(&own.key_file, error))?;
         builder = builder.identify_with(identity);
     }
     builder.build().map_err(BadTls::other)

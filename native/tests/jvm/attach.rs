@@ -89,19 +89,25 @@ fn listeners_that_are_there_already_are_hooked() {
 }
 
 #[test]
-fn a_second_attach_changes_nothing() {
+fn a_second_attach_gives_other_options_and_nothing_else() {
     for jdk in jdks() {
-        let (first, second) = (Scratch::new("first_attach", jdk), Scratch::new("second_attach", jdk));
+        let first = Scratch::new("first_attach", jdk);
         let waiting = Waiting::start(jdk, &fakes(), TASK_MANAGER, &["await-line", "leader"]);
-        for scratch in [&first, &second, &second] {
-            let answer = waiting.attach(jdk, &agent(), &scratch.options());
+        for options in [first.options(), String::new(), "colour=red".to_owned()] {
+            let answer = waiting.attach(jdk, &agent(), &options);
             assert!(answer.contains("return code: 0"), "{answer}");
         }
+        wait_until("the refusal", || first.problems().iter().any(|problem| problem.contains("colour")));
+        // Our own client finds the library by itself.
+        let more = format!("{},group_wait=1s", first.options());
+        let given = attach(waiting.jvm.id(), Path::new("/absent.so"), &more).unwrap();
+        assert_eq!(given, Attached::GivenOptions);
+        wait_until("the new options to be taken", || first.events().iter().any(|event| event == "agent.reconfigured"));
         let run = waiting.go_on();
         run.assert_sound();
         assert_eq!(first.leaders().len(), 1);
-        assert!(second.is_empty());
-        assert_eq!(run.stderr.matches("is loaded already; the attach changes nothing").count(), 2, "{}", run.stderr);
+        assert_eq!(first.events().iter().filter(|event| *event == "agent.started").count(), 1);
+        assert!(run.stderr.contains("an attach without options changes nothing"), "{}", run.stderr);
     }
 }
 
@@ -123,17 +129,16 @@ fn an_attach_to_another_program_is_refused_and_changes_nothing() {
 #[test]
 fn our_own_client_loads_the_agent_once() {
     for jdk in jdks() {
-        let (first, second) = (Scratch::new("own_attach", jdk), Scratch::new("own_second_attach", jdk));
+        let first = Scratch::new("own_attach", jdk);
         let waiting = Waiting::start(jdk, &fakes(), TASK_MANAGER, &["leader", "await-line", "leader"]);
         assert_eq!(attach(waiting.jvm.id(), &agent(), &first.options()).unwrap(), Attached::Loaded);
-        assert_eq!(attach(waiting.jvm.id(), &agent(), &second.options()).unwrap(), Attached::Already);
+        assert_eq!(attach(waiting.jvm.id(), &agent(), "").unwrap(), Attached::Already);
         wait_until("the status", || first.has_status());
         run_to_end(Command::new("kill").args(["-3", &waiting.jvm.id().to_string()]));
         let waiting = waiting.read_until("Leaderwatch status: {");
         let run = waiting.go_on();
         run.assert_sound();
         assert_eq!(first.leaders().len(), 1, "{run:?}");
-        assert!(second.is_empty());
         assert_eq!(run.stdout.matches("Full thread dump").count(), 1, "{run:?}");
         assert!(run.stdout.contains("\"cluster\": \"test\""), "{run:?}");
     }

@@ -127,6 +127,11 @@ impl Scratch {
             .collect()
     }
 
+    /// The name of each record's event.
+    pub fn events(&self) -> Vec<String> {
+        self.records().iter().map(|record| text(record, "event").to_owned()).collect()
+    }
+
     /// What is wrong, each as one line.
     pub fn problems(&self) -> Vec<String> {
         let records = self.records();
