@@ -13,6 +13,7 @@ pub mod clock;
 pub mod config;
 pub mod delivery;
 pub mod event;
+pub mod job_names;
 pub mod journal;
 pub mod leadership;
 pub mod pause;

@@ -20,7 +20,7 @@ use crate::classfile::Callee;
 use crate::hooks::{self, FieldName, HOOKS, Hook, LONGEST_WAY, Meaning, Seat};
 use crate::startup;
 
-/// `leaderwatch.Bridge.on(int hook, Object self, Object id, Object address)`. The references are passed as objects, so
+/// `leaderwatch.Bridge.on(int hook, Object self, Object id, Object text)`. The references are passed as objects, so
 /// that one method serves every hook.
 pub const CALLEE: Callee = Callee {
     class: "leaderwatch/Bridge",
@@ -28,8 +28,8 @@ pub const CALLEE: Callee = Callee {
     descriptor: "(ILjava/lang/Object;Ljava/lang/Object;Ljava/lang/Object;)V",
 };
 
-/// Longest address that is read, in characters of Java (UTF-16 units).
-const MAX_ADDRESS_CHARS: usize = 256;
+/// Most of an address or a name that is read, in characters of Java (UTF-16 units).
+const MAX_TEXT_CHARS: usize = 256;
 
 /// Why the bridge could not be built.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ fn define<'local>(env: &mut Env<'local>) -> Result<JClass<'local>, BridgeError> 
 /// ```java
 /// package leaderwatch;
 /// public final class Bridge {
-///     public static native void on(int hook, Object self, Object id, Object address);
+///     public static native void on(int hook, Object self, Object id, Object text);
 /// }
 /// ```
 fn class_bytes() -> Vec<u8> {
@@ -149,13 +149,13 @@ fn class_bytes() -> Vec<u8> {
 }
 
 /// The native method. Runs in Flink's thread: it never throws, never blocks, never panics out.
-extern "system" fn on(jni: *mut JNIEnv, _class: jclass, number: jint, this: jobject, id: jobject, address: jobject) {
+extern "system" fn on(jni: *mut JNIEnv, _class: jclass, number: jint, this: jobject, id: jobject, text: jobject) {
     crate::guarded(|| {
         let Ok(number) = usize::try_from(number) else { return };
         let (Some(hook), Some(agent)) = (HOOKS.get(number), startup::agent()) else { return };
         // SAFETY: the JVM passes its environment and references that are valid for this call; their types are those of
         // the hooked method, which was matched by its descriptor.
-        let outcome = unsafe { Call { jni, hook, number, this, id, address }.tell(agent) };
+        let outcome = unsafe { Call { jni, hook, number, this, id, text }.tell(agent) };
         if outcome.is_none() {
             startup::hook_states().refused(hook.class, format!("{}: its arguments cannot be read", hook.method));
         }
@@ -169,7 +169,7 @@ struct Call {
     number: usize,
     this: jobject,
     id: jobject,
-    address: jobject,
+    text: jobject,
 }
 
 impl Call {
@@ -186,12 +186,17 @@ impl Call {
                 Meaning::Leader(seat) if self.id.is_null() => agent.observe(self.seat(seat)?, None),
                 Meaning::Leader(seat) => {
                     let (seat, id) = (self.seat(seat)?, self.session_id()?);
-                    let address = Address::read(self.jni, self.address);
-                    agent.observe(seat, Some((id, address.as_ref().map(Address::as_str))));
+                    let address = JavaText::read(self.jni, self.text);
+                    agent.observe(seat, Some((id, address.as_ref().map(JavaText::as_str))));
                 }
                 Meaning::LeaderByAddress => return self.tell_by_address(agent),
                 Meaning::Granted(seat) => agent.granted(self.seat(seat)?, self.session_id()?),
                 Meaning::Revoked(seat) => agent.revoked(self.seat(seat)?),
+                Meaning::JobNamed => {
+                    // The first object is the id itself.
+                    let (job, name) = (self.job_id(&[])?, JavaText::read(self.jni, self.text));
+                    agent.job_named(job, name.as_ref().map(JavaText::as_str).unwrap_or_default());
+                }
             }
         }
         Some(())
@@ -206,8 +211,8 @@ impl Call {
             return Some(());
         }
         // SAFETY: by this function's contract.
-        let (id, address) = unsafe { (self.session_id()?, Address::read(self.jni, self.address)) };
-        let address = address.as_ref().map(Address::as_str);
+        let (id, address) = unsafe { (self.session_id()?, JavaText::read(self.jni, self.text)) };
+        let address = address.as_ref().map(JavaText::as_str);
         if let Some(component) = address.and_then(hooks::component_of) {
             agent.observe(SeatKey::cluster(component), Some((id, address)));
         }
@@ -344,14 +349,14 @@ unsafe fn find(jni: *mut JNIEnv, object: jobject, name: FieldName) -> Option<Fou
     }
 }
 
-/// An address, on the stack, as UTF-8.
-struct Address {
+/// The beginning of a Java string, on the stack, as UTF-8.
+struct JavaText {
     /// One UTF-16 unit is at most three bytes of UTF-8.
-    bytes: [u8; MAX_ADDRESS_CHARS * 3],
+    bytes: [u8; MAX_TEXT_CHARS * 3],
     length: usize,
 }
 
-impl Address {
+impl JavaText {
     /// The first 256 characters of a Java string; none where it is null.
     ///
     /// # Safety
@@ -360,11 +365,11 @@ impl Address {
         if text.is_null() {
             return None;
         }
-        let mut units = [0; MAX_ADDRESS_CHARS];
+        let mut units = [0; MAX_TEXT_CHARS];
         // SAFETY: `text` is valid by this function's contract, and no more than its length and than there is room for
         // is copied, so no exception is thrown.
         let length = unsafe {
-            let length = ((**jni).v1_1.GetStringLength)(jni, text).clamp(0, MAX_ADDRESS_CHARS as jsize);
+            let length = ((**jni).v1_1.GetStringLength)(jni, text).clamp(0, MAX_TEXT_CHARS as jsize);
             ((**jni).v1_2.GetStringRegion)(jni, text, 0, length, units.as_mut_ptr());
             length as usize
         };
@@ -373,17 +378,17 @@ impl Address {
 
     /// A half of a pair becomes U+FFFD, but at the end it is left out: that is where a pair may have been cut.
     fn from_utf16(units: &[u16]) -> Self {
-        let mut address = Self { bytes: [0; MAX_ADDRESS_CHARS * 3], length: 0 };
+        let mut text = Self { bytes: [0; MAX_TEXT_CHARS * 3], length: 0 };
         let mut characters = char::decode_utf16(units.iter().copied()).peekable();
         while let Some(character) = characters.next() {
             if character.is_err() && characters.peek().is_none() {
                 break;
             }
             let character = character.unwrap_or(char::REPLACEMENT_CHARACTER);
-            let encoded = character.encode_utf8(&mut address.bytes[address.length..]).len();
-            address.length += encoded;
+            let encoded = character.encode_utf8(&mut text.bytes[text.length..]).len();
+            text.length += encoded;
         }
-        address
+        text
     }
 
     fn as_str(&self) -> &str {
@@ -415,21 +420,21 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_read_whatever_its_characters() {
+    fn a_text_is_read_whatever_its_characters() {
         for text in ["", "pekko.tcp://flink@jm-0:6123/user/rpc/jobmanager_2", "jöb-マネージャ-🦀", "a\0b"] {
-            assert_eq!(Address::from_utf16(&utf16(text)).as_str(), text);
+            assert_eq!(JavaText::from_utf16(&utf16(text)).as_str(), text);
         }
     }
 
     #[test]
     fn the_widest_characters_fit() {
-        let text = "マ".repeat(MAX_ADDRESS_CHARS);
-        assert_eq!(Address::from_utf16(&utf16(&text)).as_str(), text);
+        let text = "マ".repeat(MAX_TEXT_CHARS);
+        assert_eq!(JavaText::from_utf16(&utf16(&text)).as_str(), text);
     }
 
     #[test]
     fn half_a_pair_is_replaced_and_a_cut_one_left_out() {
-        assert_eq!(Address::from_utf16(&[0x61, 0xd83e, 0x62]).as_str(), "a\u{fffd}b");
-        assert_eq!(Address::from_utf16(&[0x61, 0xd83e]).as_str(), "a");
+        assert_eq!(JavaText::from_utf16(&[0x61, 0xd83e, 0x62]).as_str(), "a\u{fffd}b");
+        assert_eq!(JavaText::from_utf16(&[0x61, 0xd83e]).as_str(), "a");
     }
 }

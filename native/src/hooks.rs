@@ -43,6 +43,8 @@ pub enum Meaning {
     Unreachable(Verdict),
     /// `onRegistrationSuccess`: the TaskManager has registered with the ResourceManager.
     Reachable,
+    /// A method whose first arguments are a `JobID` and the job's name: what it is called.
+    JobNamed,
 }
 
 /// Whose leader a call is about.
@@ -119,6 +121,30 @@ pub static HOOKS: &[Hook] = &[
         role: Role::TaskManager,
         in_every_version: true,
     },
+    // With each task, up to Flink 1.14, then 1.15 and later.
+    named(
+        Role::TaskManager,
+        "org/apache/flink/runtime/metrics/groups/TaskManagerMetricGroup",
+        "addTaskForJob",
+        "(Lorg/apache/flink/api/common/JobID;Ljava/lang/String;Lorg/apache/flink/runtime/jobgraph/JobVertexID;\
+         Lorg/apache/flink/runtime/executiongraph/ExecutionAttemptID;Ljava/lang/String;II)\
+         Lorg/apache/flink/runtime/metrics/groups/TaskMetricGroup;",
+    ),
+    named(
+        Role::TaskManager,
+        "org/apache/flink/runtime/metrics/groups/TaskManagerMetricGroup",
+        "addJob",
+        "(Lorg/apache/flink/api/common/JobID;Ljava/lang/String;)\
+         Lorg/apache/flink/runtime/metrics/groups/TaskManagerJobMetricGroup;",
+    ),
+    // Since Flink 1.14, with each job that this JobManager runs.
+    named(
+        Role::JobManager,
+        "org/apache/flink/runtime/metrics/groups/JobManagerMetricGroup",
+        "addJob",
+        "(Lorg/apache/flink/api/common/JobID;Ljava/lang/String;)\
+         Lorg/apache/flink/runtime/metrics/groups/JobManagerJobMetricGroup;",
+    ),
     // Flink 1.9 to 1.11.
     leader(
         Role::JobManager,
@@ -189,6 +215,10 @@ const fn unreachable(class: &'static str, method: &'static str, verdict: Verdict
     }
 }
 
+const fn named(role: Role, class: &'static str, method: &'static str, descriptor: &'static str) -> Hook {
+    Hook { class, method, descriptor, meaning: Meaning::JobNamed, role, in_every_version: false }
+}
+
 const fn granted(class: &'static str, seat: Seat) -> Hook {
     Hook {
         class,
@@ -219,12 +249,14 @@ pub fn component_of(address: &str) -> Option<Component> {
 }
 
 impl Hook {
-    /// The call that is put into the method. It passes `this`, then an id, then an address, where there are any.
+    /// The call that is put into the method. It passes `this` or a job's id, then a session id, then a text, where there are
+    /// any.
     pub fn splice(&self, number: u8) -> Splice<'static> {
         use Argument::{Local, Null};
         let arguments = match self.meaning {
             Meaning::Leader(_) | Meaning::LeaderByAddress => [Local(0), Local(2), Local(1)],
             Meaning::Granted(_) => [Local(0), Local(1), Null],
+            Meaning::JobNamed => [Local(1), Null, Local(2)],
             Meaning::Revoked(_) | Meaning::Unreachable(_) | Meaning::Reachable => [Local(0), Null, Null],
         };
         Splice { method: self.method, descriptor: self.descriptor, hook: number, arguments }

@@ -5,10 +5,13 @@ use leaderwatch_agent::leadership::Component;
 use leaderwatch_tests::alert_log;
 use leaderwatch_tests::cluster::Timeouts;
 use leaderwatch_tests::watched::{LIMIT, Watched, alert_tells, joined_later, log_tells};
+use serde_json::Value;
+
+const JOB: &str = "orders-to-invoices";
 
 fn one_alert_says_what_flink_says(version: &str, timeouts: Timeouts) {
     let mut watched = Watched::start(version, |builder| builder.timeouts(timeouts)).unwrap();
-    let job = watched.cluster.submit("orders-to-invoices", 100).unwrap();
+    let job = watched.cluster.submit(JOB, 100).unwrap();
     watched.cluster.start_standby(1).unwrap();
     let before = watched.wait_for_records(0, "leader.elected", 2).unwrap();
     assert_eq!(before[0]["event"], "agent.started");
@@ -24,12 +27,16 @@ fn one_alert_says_what_flink_says(version: &str, timeouts: Timeouts) {
     let seats: Vec<Component> = moves.iter().map(|a_move| a_move.seat.component).collect();
     assert_eq!(seats.len(), 2, "one job and the ResourceManager move: {moves:?}");
     log_tells(&records, &moves).unwrap();
-    alert_tells(&alerts[0], &joined_later(&records, &alerts[0]), &moves).unwrap();
+    let joined = joined_later(&records, &alerts[0]);
+    alert_tells(&alerts[0], &joined, &moves).unwrap();
+    let members: Vec<&Value> = alerts[0]["members"].as_array().unwrap().iter().chain(&joined).collect();
+    let of_job = members.iter().find(|member| member["component"] == "jobmanager").unwrap();
+    assert_eq!(of_job["job_name"], JOB, "{members:#?}");
     assert_eq!(alert_log::of(&records, "alert.raised").len(), 1);
     assert_eq!(alert_log::of(&records, "alert.delivered").len(), 2);
     assert_eq!(watched.webhook.received().len(), 1);
     assert_eq!(watched.mail.mails().len(), 1);
-    assert_eq!(alert_log::of(&records, "agent.problem"), Vec::<&serde_json::Value>::new());
+    assert_eq!(alert_log::of(&records, "agent.problem"), Vec::<&Value>::new());
     watched.cluster.finish();
 }
 

@@ -7,9 +7,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::model::{Alert, Class, Severity};
+use super::model::{Alert, Class, Member, Severity};
 use super::text::Texts;
 use crate::event::Event;
+use crate::job_names::JobNames;
 use crate::process::Observer;
 use crate::target::Notice;
 
@@ -38,9 +39,18 @@ pub struct AlertSettings {
     pub observer: Observer,
     /// Writes what people read.
     pub texts: Arc<Texts>,
+    /// What jobs are called.
+    pub job_names: Arc<JobNames>,
 }
 
 impl AlertSettings {
+    /// Gives members the names of their jobs, as far as those are known by now.
+    pub(super) fn name_jobs(&self, members: &mut [Member]) {
+        for member in members.iter_mut().filter(|member| member.job_name.is_none()) {
+            member.job_name = member.job_id.and_then(|job| self.job_names.of(job));
+        }
+    }
+
     /// Whether people are told of this class at all.
     pub(super) fn wants(&self, class: Class) -> bool {
         self.classes.contains(&class)
@@ -134,6 +144,7 @@ impl AlertSettings {
             one_id_for_all: true,
             observer: Observer { host: "tm1".into(), pid: 1, pod: None, role: Role::TaskManager, flink_version: None },
             texts: Arc::new(Texts::default()),
+            job_names: Arc::default(),
         }
     }
 }

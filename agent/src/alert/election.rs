@@ -308,7 +308,8 @@ impl Elections {
         let member = Member {
             component: seat.component,
             job_id: seat.job_id,
-            job_name: None,
+            // What is saved of an election is told by a process that may never learn the name.
+            job_name: seat.job_id.and_then(|job| self.settings.job_names.of(job)),
             old_leader: Some(old.clone()),
             new_leader: Some(new.clone()),
             joined: false,
@@ -400,6 +401,7 @@ impl Elections {
         let first = primary(&open.moves);
         let mut members: Vec<Member> = open.moves.iter().map(|m| m.member.clone()).collect();
         members.sort_by_key(|member| (member.component != Component::ResourceManager, seat_of(member)));
+        settings.name_jobs(&mut members);
         let (old_leader, new_leader) = (first.member.old_leader.clone(), first.member.new_leader.clone());
         let new_id = new_leader.as_ref().map_or(SessionId::NO_HIGH_AVAILABILITY, |leader| leader.id);
         let id = alert_id("failover", settings.namespace.as_deref(), &settings.cluster, new_id);
@@ -427,6 +429,8 @@ fn tell_fresh(settings: &AlertSettings, told: &mut Told, effects: &mut Vec<Effec
         told.alert.severity = Severity::Critical;
     }
     members.truncate(LISTED_MEMBERS);
+    settings.name_jobs(&mut members);
+    settings.name_jobs(&mut told.alert.members);
     settings.texts.write(&mut told.alert);
     let alert = told.alert.clone();
     effects.push(Effect::Record(Event::AlertUpdated { alert_id: alert.id.clone(), members }));

@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::config::{self, Problem, Settings, SystemEnvironment, Watch};
 use crate::delivery::{Route, Routes};
 use crate::event::{Event, TargetFields};
+use crate::job_names::JobNames;
 use crate::process::{JvmFacts, Role};
 use crate::target;
 
@@ -67,6 +68,7 @@ pub struct Configuration {
     role: Role,
     options: String,
     new_options: NewOptions,
+    job_names: Arc<JobNames>,
     builder: target::Builder,
     settings: Settings,
     watch: Watch,
@@ -79,12 +81,13 @@ impl Configuration {
         role: Role,
         options: String,
         new_options: NewOptions,
+        job_names: Arc<JobNames>,
         clock: Arc<dyn Clock>,
     ) -> (Configuration, Configured) {
         let (settings, problems) = config::load(&facts, role, &options, &SystemEnvironment);
         let watch = Watch::new(&settings, &SystemEnvironment);
         let builder = target::Builder::new(clock);
-        let configuration = Configuration { facts, role, options, new_options, builder, settings, watch };
+        let configuration = Configuration { facts, role, options, new_options, job_names, builder, settings, watch };
         let configured = configuration.make(&problems, &[]);
         (configuration, configured)
     }
@@ -162,7 +165,8 @@ impl Configuration {
             }
         }
         let routes = if is_faulty { Routes::of_faulty(routes) } else { routes.into() };
-        Configured { routes, wanting, alerts: alert_settings(settings, Arc::new(texts)), problems, standing }
+        let alerts = alert_settings(settings, Arc::new(texts), Arc::clone(&self.job_names));
+        Configured { routes, wanting, alerts, problems, standing }
     }
 }
 
@@ -178,7 +182,7 @@ fn wanted(target: &dyn target::Target, settings: &config::TargetSettings) -> Wan
     }
 }
 
-fn alert_settings(settings: &Settings, texts: Arc<Texts>) -> AlertSettings {
+fn alert_settings(settings: &Settings, texts: Arc<Texts>, job_names: Arc<JobNames>) -> AlertSettings {
     AlertSettings {
         cluster: settings.cluster.clone(),
         namespace: settings.namespace.clone(),
@@ -191,6 +195,7 @@ fn alert_settings(settings: &Settings, texts: Arc<Texts>) -> AlertSettings {
         one_id_for_all: settings.observer.flink_version.as_deref().is_some_and(has_one_id_for_all),
         observer: settings.observer.clone(),
         texts,
+        job_names,
     }
 }
 

@@ -44,8 +44,9 @@ use crate::config::{Settings, SystemEnvironment};
 use crate::delivery::sender::CHANNEL_COMMANDS;
 use crate::delivery::{Command, Report, Routes, SenderSettings, sender};
 use crate::event::{Event, TargetFields};
+use crate::job_names::JobNames;
 use crate::journal;
-use crate::leadership::{Announcement, Board, Changes, Leader, Observation, SeatKey, SessionId, Verdict};
+use crate::leadership::{Announcement, Board, Changes, JobId, Leader, Observation, SeatKey, SessionId, Verdict};
 use crate::process::{JvmFacts, Role};
 
 /// Enough for reading the configuration and for TLS; of it only what is used becomes resident.
@@ -63,6 +64,7 @@ pub struct Agent {
     stopped: AtomicBool,
     status: LatestStatus,
     new_options: NewOptions,
+    job_names: Arc<JobNames>,
 }
 
 /// Starts the agent: its threads read the configuration and do the rest. Never fails and never waits; where no thread can
@@ -74,12 +76,13 @@ pub fn start(facts: JvmFacts, role: Role, options: String, hooks: Arc<HookStates
     let board = Arc::new(board);
     let (stop, stop_asked) = bounded(1);
     let status = LatestStatus::default();
-    let new_options = NewOptions::default();
+    let (new_options, job_names) = (NewOptions::default(), Arc::<JobNames>::default());
     let setup = Setup {
         facts,
         role,
         options,
         new_options: Arc::clone(&new_options),
+        job_names: Arc::clone(&job_names),
         hooks,
         board: Arc::clone(&board),
         changes,
@@ -87,7 +90,7 @@ pub fn start(facts: JvmFacts, role: Role, options: String, hooks: Arc<HookStates
         status: Arc::clone(&status),
     };
     spawn("lw-dispatch", move || setup.run(&stop_asked));
-    Agent { board, clock, stop, stopped: AtomicBool::new(false), status, new_options }
+    Agent { board, clock, stop, stopped: AtomicBool::new(false), status, new_options, job_names }
 }
 
 impl Agent {
@@ -118,6 +121,11 @@ impl Agent {
     /// A contender in this JobManager lost its leadership.
     pub fn revoked(&self, seat: SeatKey) {
         self.announce(seat, Announcement::Revoked);
+    }
+
+    /// Flink tells what a job is called. On Flink's thread, without a lock.
+    pub fn job_named(&self, job: JobId, name: &str) {
+        self.job_names.note(job, name);
     }
 
     /// Somebody gives other options: within ten seconds they take effect as a whole, or are refused and the log says why.
@@ -163,6 +171,7 @@ struct Setup {
     role: Role,
     options: String,
     new_options: NewOptions,
+    job_names: Arc<JobNames>,
     hooks: Arc<HookStates>,
     board: Arc<Board>,
     changes: Changes,
@@ -172,8 +181,9 @@ struct Setup {
 
 impl Setup {
     fn run(self, stop: &Receiver<Stop>) {
-        let Setup { facts, role, options, new_options, hooks, board, changes, clock, status } = self;
-        let (configuration, configured) = Configuration::read(facts, role, options, new_options, Arc::clone(&clock));
+        let Setup { facts, role, options, new_options, job_names, hooks, board, changes, clock, status } = self;
+        let (configuration, configured) =
+            Configuration::read(facts, role, options, new_options, job_names, Arc::clone(&clock));
         let (disk, tasks) = DiskQueue::new();
         let record = |event: Event| {
             // The queue is new: there is room.

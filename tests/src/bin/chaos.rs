@@ -66,7 +66,7 @@ fn run(options: &Options) -> Result<bool> {
         ground.keep_agent_logs();
         return Err(problem);
     }
-    let verdict = judge(&ground);
+    let verdict = judge(&ground)?;
     print!("{verdict}");
     for (name, words) in &ground.ended {
         println!("{name} ended by itself: {words}");
@@ -105,11 +105,11 @@ fn befall(ground: &mut Ground, options: &Options, begin: Instant) -> Result<()> 
     Ok(())
 }
 
-fn judge(ground: &Ground) -> Verdict {
+fn judge(ground: &Ground) -> Result<Verdict> {
     let task_managers: Vec<String> = ground.cluster.task_managers.iter().map(|server| server.log()).collect();
     let all: String =
         ground.cluster.job_managers.iter().map(|server| server.log()).chain(task_managers.iter().cloned()).collect();
-    Verdict::of(&task_managers, &all, &ground.webhook.delivered())
+    Ok(Verdict::of(&task_managers, &all, &ground.webhook.delivered(), &ground.records()?))
 }
 
 /// Flink ends itself on purpose where it lost ZooKeeper or its leadership for too long, and says so.

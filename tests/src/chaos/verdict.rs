@@ -1,13 +1,16 @@
-//! Was everybody told just what happened? Flink's own logs say what did; the webhook receiver says what was told.
+//! Was everybody told just what happened? Flink's own logs say what did; the webhook receiver says what people were told, and
+//! the alert logs what else each agent saw of it: of those that see one election, one sends.
 //!
 //! Per seat, the leader session ids in the order in which any TaskManager first logged them: each but the first is a
-//! change. Each change must be the `new_leader` of a member of exactly one alert, and no member may tell of an id that no
-//! log of Flink's has. Two kinds of change may be missing:
+//! change. Each change must be the `new_leader` of a member of exactly one alert, every alert must have come by webhook, and
+//! no member may tell of an id that no log of Flink's has. Three kinds of change may be missing:
 //!
 //! - those that only TaskManagers saw which were killed within [`UNOBSERVABLE`] of it: they were gone before they could
 //!   write it down;
 //! - those that nobody who lived knew to be one: all TaskManagers that knew the leader before were gone, and one of them was
-//!   stopped in order, which makes the agents forget, so that planned work raises no alert.
+//!   stopped in order, which makes the agents forget, so that planned work raises no alert;
+//! - those whose election people were told, by another seat of it, while an agent said that its alert log could not be
+//!   written: a disk was full.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -56,6 +59,10 @@ pub struct Verdict {
     pub unobservable: Vec<String>,
     /// Changes after a planned stop of those who knew the leader before.
     pub forgotten: Vec<String>,
+    /// Changes of an election that was told, which a full disk kept out of the alert log.
+    pub unlogged: Vec<String>,
+    /// Alerts that an agent raised and nobody got.
+    pub undelivered: Vec<String>,
     /// Changes that no alert tells.
     pub missed: Vec<String>,
     /// Changes that more than one alert tells.
@@ -65,11 +72,15 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Holds the messages of the webhook receiver against the logs of the TaskManagers; `all_logs` is every log of Flink's,
-    /// for ids that no TaskManager came to log.
-    pub fn of(task_manager_logs: &[String], all_logs: &str, messages: &[Value]) -> Self {
+    /// Holds the messages of the webhook receiver and the records of the alert logs against the logs of the TaskManagers;
+    /// `all_logs` is every log of Flink's, for ids that no TaskManager came to log.
+    pub fn of(task_manager_logs: &[String], all_logs: &str, messages: &[Value], records: &[Value]) -> Self {
         let changes = changes(task_manager_logs);
-        let told = told(messages);
+        let raised: Vec<&Value> = of_event(records, "alert.raised").map(|record| &record["alert"]).collect();
+        let updated: Vec<Value> = of_event(records, "alert.updated").map(as_failover).collect();
+        let told = told(messages.iter().chain(raised.iter().copied()).chain(&updated));
+        let delivered = told_ids(messages);
+        let has_lost_records = of_event(records, "agent.problem").any(|record| record["what"] == "alert log");
         let mut verdict = Verdict { changes: changes.len(), alerts: distinct(messages), ..Self::default() };
         verdict.repeated = repeated(messages);
         let key = |change: &Change| (name(change.seat), change.id.to_string());
@@ -79,10 +90,15 @@ impl Verdict {
                 1 => {}
                 0 if change.forgotten => verdict.forgotten.push(what),
                 0 if !change.observable => verdict.unobservable.push(what),
+                0 if has_lost_records && delivered.contains(&change.id.to_string()) => verdict.unlogged.push(what),
                 0 => verdict.missed.push(what),
                 _ => verdict.told_twice.push(what),
             }
         }
+        let came: BTreeSet<String> = messages.iter().map(|message| message["id"].to_string()).collect();
+        let raised_ids =
+            raised.iter().filter(|alert| alert["class"] == "failover").map(|alert| alert["id"].to_string());
+        verdict.undelivered = raised_ids.collect::<BTreeSet<_>>().difference(&came).cloned().collect();
         let known: BTreeSet<(String, String)> = changes.iter().map(key).collect();
         for (seat, id) in told.keys().filter(|member| !known.contains(*member)) {
             if !is_logged(all_logs, id) {
@@ -94,7 +110,8 @@ impl Verdict {
 
     /// Whether all is as promised.
     pub fn holds(&self) -> bool {
-        self.changes > 0 && self.missed.is_empty() && self.told_twice.is_empty() && self.invented.is_empty()
+        let wrong = [&self.missed, &self.told_twice, &self.invented, &self.undelivered];
+        self.changes > 0 && wrong.iter().all(|list| list.is_empty())
     }
 }
 
@@ -102,14 +119,22 @@ impl fmt::Display for Verdict {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             out,
-            "changes {}, alerts {}, repeated messages {}, changes that nobody lived to tell {}, that nobody knew {}",
+            "changes {}, alerts {}, repeated messages {}, changes that nobody lived to tell {}, that nobody knew {}, that a \
+             full disk kept out of the alert log {}",
             self.changes,
             self.alerts,
             self.repeated,
             self.unobservable.len(),
-            self.forgotten.len()
+            self.forgotten.len(),
+            self.unlogged.len()
         )?;
-        for (what, list) in [("missed", &self.missed), ("told twice", &self.told_twice), ("invented", &self.invented)] {
+        let lists = [
+            ("missed", &self.missed),
+            ("told twice", &self.told_twice),
+            ("invented", &self.invented),
+            ("undelivered", &self.undelivered),
+        ];
+        for (what, list) in lists {
             writeln!(out, "{what}: {}", if list.is_empty() { "none".to_owned() } else { list.join("; ") })?;
         }
         Ok(())
@@ -192,10 +217,24 @@ fn name(seat: SeatKey) -> String {
     format!("{}{job}", seat.component.name())
 }
 
+fn of_event<'a>(records: &'a [Value], event: &'a str) -> impl Iterator<Item = &'a Value> {
+    records.iter().filter(move |record| record["event"] == event)
+}
+
+/// The members that came late to an alert, as if they were one.
+fn as_failover(record: &Value) -> Value {
+    serde_json::json!({"class": "failover", "id": record["alert_id"], "members": record["members"]})
+}
+
+/// The session ids of new leaders that people were told.
+fn told_ids(messages: &[Value]) -> BTreeSet<String> {
+    told(messages.iter()).into_keys().map(|(_, id)| id).collect()
+}
+
 /// Which alerts tell of (seat, new id).
-fn told(messages: &[Value]) -> BTreeMap<(String, String), BTreeSet<String>> {
+fn told<'a>(alerts: impl Iterator<Item = &'a Value>) -> BTreeMap<(String, String), BTreeSet<String>> {
     let mut told: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
-    for message in messages.iter().filter(|message| message["class"] == "failover") {
+    for message in alerts.filter(|message| message["class"] == "failover") {
         for member in message["members"].as_array().into_iter().flatten() {
             let job = member["job_id"].as_str().map(|job| format!(" {job}")).unwrap_or_default();
             let seat = format!("{}{job}", member["component"].as_str().unwrap_or_default());
@@ -250,20 +289,20 @@ mod tests {
 
     #[test]
     fn one_alert_for_one_change_holds() {
-        let verdict = Verdict::of(&[log(5), log(5)], "", &[message("1", B), message("1", B)]);
+        let verdict = Verdict::of(&[log(5), log(5)], "", &[message("1", B), message("1", B)], &[]);
         assert!(verdict.holds(), "{verdict}");
         assert_eq!((verdict.changes, verdict.alerts, verdict.repeated), (1, 1, 1));
     }
 
     #[test]
     fn a_missed_a_doubled_and_an_invented_change_do_not() {
-        assert_eq!(Verdict::of(&[log(5)], "", &[]).missed.len(), 1);
-        assert_eq!(Verdict::of(&[log(5)], "", &[message("1", B), message("2", B)]).told_twice.len(), 1);
+        assert_eq!(Verdict::of(&[log(5)], "", &[], &[]).missed.len(), 1);
+        assert_eq!(Verdict::of(&[log(5)], "", &[message("1", B), message("2", B)], &[]).told_twice.len(), 1);
         let other = "00000000-0000-0001-0000-000000000003";
         let messages = [message("1", B), message("2", other)];
-        assert_eq!(Verdict::of(&[log(5)], "", &messages).invented.len(), 1);
-        assert!(Verdict::of(&[log(5)], &format!("granted {other}"), &messages).holds());
-        assert!(!Verdict::of(&[], "", &[]).holds(), "nothing happened, so nothing is shown");
+        assert_eq!(Verdict::of(&[log(5)], "", &messages, &[]).invented.len(), 1);
+        assert!(Verdict::of(&[log(5)], &format!("granted {other}"), &messages, &[]).holds());
+        assert!(!Verdict::of(&[], "", &[], &[]).holds(), "nothing happened, so nothing is shown");
     }
 
     /// The leader is A; the TaskManager goes, and its next life is told of B.
@@ -280,19 +319,47 @@ mod tests {
 
     #[test]
     fn a_change_after_a_planned_stop_may_be_missing_and_one_after_a_kill_may_not() {
-        let stopped = Verdict::of(&[two_lives("RECEIVED SIGNAL 15: SIGTERM.")], "", &[]);
+        let stopped = Verdict::of(&[two_lives("RECEIVED SIGNAL 15: SIGTERM.")], "", &[], &[]);
         assert_eq!((stopped.missed.len(), stopped.forgotten.len()), (0, 1));
-        let killed = Verdict::of(&[two_lives("anything")], "", &[]);
+        let killed = Verdict::of(&[two_lives("anything")], "", &[], &[]);
         assert_eq!((killed.missed.len(), killed.forgotten.len()), (1, 0));
         // Another one lived on.
         let beside = two_lives("anything").replace("20,000 INFO  - Preconfiguration:", "20,000 INFO  - anything");
-        let survived = Verdict::of(&[two_lives("RECEIVED SIGNAL 15: SIGTERM."), beside], "", &[]);
+        let survived = Verdict::of(&[two_lives("RECEIVED SIGNAL 15: SIGTERM."), beside], "", &[], &[]);
         assert_eq!((survived.missed.len(), survived.forgotten.len()), (1, 0));
     }
 
     #[test]
     fn who_was_killed_at_once_need_not_have_told() {
-        let verdict = Verdict::of(&[log(0)], "", &[]);
+        let verdict = Verdict::of(&[log(0)], "", &[], &[]);
         assert_eq!((verdict.missed.len(), verdict.unobservable.len()), (0, 1));
+    }
+
+    fn raised(id: &str, new: &str) -> Value {
+        json!({"event": "alert.raised", "alert": message(id, new)})
+    }
+
+    /// Of two agents that see one election one sends, and the other may have seen more of it.
+    #[test]
+    fn what_only_an_alert_log_tells_is_told_if_people_got_the_alert() {
+        let other_seat = json!({"class": "failover", "id": "1", "members": []});
+        let told = Verdict::of(&[log(5)], "", &[other_seat], &[raised("1", B)]);
+        assert!(told.holds(), "{told}");
+        let kept_back = Verdict::of(&[log(5)], "", &[], &[raised("1", B)]);
+        assert_eq!((kept_back.missed.len(), kept_back.undelivered.len()), (0, 1));
+        assert!(!kept_back.holds());
+    }
+
+    #[test]
+    fn a_full_disk_excuses_a_record_and_no_alert() {
+        let of_job = |id: &str| {
+            json!({"class": "failover", "id": "1",
+                   "members": [{"component": "jobmanager", "job_id": "0f", "new_leader": {"id": id}}]})
+        };
+        let full = [json!({"event": "agent.problem", "what": "alert log"})];
+        let excused = Verdict::of(&[log(5)], "", &[of_job(B)], &full);
+        assert_eq!((excused.missed.len(), excused.unlogged.len()), (0, 1));
+        assert_eq!(Verdict::of(&[log(5)], "", &[of_job(B)], &[]).missed.len(), 1);
+        assert_eq!(Verdict::of(&[log(5)], "", &[], &full).missed.len(), 1, "nobody was told of that election");
     }
 }
