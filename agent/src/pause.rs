@@ -49,6 +49,14 @@ impl Pause {
         fs::rename(new, folder.join(FILE_NAME))
     }
 
+    /// Takes away what stands in `folder`, where it is no pause.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn remove(folder: &Path) -> io::Result<()> {
+        fs::remove_file(folder.join(FILE_NAME))
+    }
+
     /// What stands in `folder`, over or not; none: there never was a pause.
     ///
     /// # Errors
@@ -61,7 +69,8 @@ impl Pause {
         };
         let mut text = Vec::new();
         file.take(MOST_BYTES).read_to_end(&mut text)?;
-        let pause = serde_json::from_slice(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let pause = serde_json::from_slice(&text)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("{FILE_NAME} is no pause: {error}")))?;
         Ok(Some(pause))
     }
 }

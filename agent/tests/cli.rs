@@ -69,6 +69,28 @@ fn a_wrong_call_says_what_is_right() {
     assert_eq!(leaderwatch(&["log", "--colour"]).output().unwrap().status.code(), Some(2));
 }
 
+/// Holds a fault: what came through a pipe was shown when the pipe ended, and the command did not end with it.
+#[test]
+fn follow_shows_a_pipe_as_it_comes_and_ends_with_it() {
+    let mut child = leaderwatch(&["log", "--follow", "-"]);
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut pipe, mut shown) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+    let record = |pending: u32| {
+        format!(
+            r#"{{"ts":"2026-11-30T10:19:49.123Z","event":"agent.stopped","pending":{pending},"cluster":"c","host":"h","pid":1}}"#
+        ) + "\n"
+    };
+    let mut text = String::new();
+    for pending in [1, 2] {
+        pipe.write_all(record(pending).as_bytes()).unwrap();
+        while !text.contains(&format!("{pending} alert")) {
+            assert!(shown.read_line(&mut text).unwrap() > 0, "{text}");
+        }
+    }
+    drop(pipe);
+    assert!(child.wait().unwrap().success());
+}
+
 #[test]
 fn gzipped_standard_input_is_read() {
     let mut child = leaderwatch(&["log", "--json"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -226,7 +248,7 @@ fn an_installation_is_shown_made_and_taken_back() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     };
-    file("library.so", "a library");
+    fs::write(folder.path().join("library.so"), LIBRARY).unwrap();
     file("bin/taskmanager.sh", "");
     file("lib/flink-dist-2.3.0.jar", "");
     file("conf/config.yaml", "env:\n  java:\n    opts:\n      all: --add-exports=java.base/a=b\n");
@@ -235,6 +257,13 @@ fn an_installation_is_shown_made_and_taken_back() {
     let undo: &[&str] = &["install", "FOLDER", "--undo"];
     insta::assert_snapshot!(story(folder.path(), &[dry, &library, &library, undo, undo]));
 }
+
+/// What the head of a library for this machine says.
+const LIBRARY: &[u8] = if cfg!(target_arch = "aarch64") {
+    b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\xb7\0a library"
+} else {
+    b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0a library"
+};
 
 #[test]
 fn attach_says_why_it_does_not() {
@@ -275,7 +304,15 @@ fn every_way_to_end_has_its_exit_status() {
     let own_page = format!("{empty}/page.html");
 
     let agent_option = format!("-agentpath:/x/libleaderwatch.so=webhook=http://127.0.0.1:{nobody}/");
-    let library = file("library.so", b"a library");
+    let library = file("library.so", LIBRARY);
+    file("garbled_pause/1000..orders/outbox/keep", b"");
+    file("garbled_pause/1000..orders/pause.json", b"{");
+    let garbled = folder.path().join("garbled_pause/1000..orders");
+    let garbled = garbled.to_str().unwrap();
+    let own_log = file("own.jsonl", b"{}\n");
+    let link_to_own_log = folder.path().join("link.html");
+    std::os::unix::fs::symlink(&own_log, &link_to_own_log).unwrap();
+    let link_to_own_log = link_to_own_log.to_str().unwrap();
     file("home/lib/flink-dist-2.3.0.jar", b"");
     file("home/conf/config.yaml", b"parallelism.default: 1\n");
     let home = folder.path().join("home");
@@ -287,23 +324,25 @@ fn every_way_to_end_has_its_exit_status() {
         (&["--version"], 0, ""),
         (&["lgo"], 2, "unrecognized subcommand"),
         (&["log", LOGS], 0, ""),
-        (&["log", &foreign], 0, "1 line skipped: 0 torn, 1 foreign"),
+        (&["log", &foreign], 1, "1 line skipped: 0 torn, 1 foreign"),
         (&["log", "/absent"], 2, "/absent: No such file"),
         (&["log", empty], 2, "no alert log"),
         (&["log", &torn_gzip], 1, "torn/a.jsonl"),
         (&["log", LOGS, "--undelivered"], 1, ""),
         (&["log", LOGS, "--undelivered", "--follow"], 2, "cannot be used with"),
         (&["log", LOGS, "--component", "janitor"], 2, "jobmanager"),
-        (
-            &["log", LOGS, "--event", "leader.vanished"],
-            2,
-            "there is no event `leader.vanished`; there are: agent.started",
-        ),
+        (&["log", LOGS, "--event", "leader.vanished"], 0, "knows no event `leader.vanished`, but: agent.started"),
+        (&["log", LOGS, "--job", "ffffffff"], 0, "is what was asked for"),
+        (&["log", LOGS, "--undelivered", "--job", "ffffffff"], 0, "no alert of"),
+        (&["log", &bare], 1, "no record was read"),
+        (&["log", &bare, "--undelivered"], 1, "no record was read"),
         (&["log", LOGS, "--event", "leader.*,alert."], 0, ""),
         (&["log", LOGS, "--since", "soon"], 2, "`2h`"),
         (&["log", LOGS, "--job", "orders"], 2, "hexadecimal"),
         (&["log", LOGS, "--time-zone", "Mars/Base"], 2, "Mars/Base"),
         (&["report", LOGS], 2, "--output"),
+        (&["report", &own_log, "-o", &own_log], 2, "is a log to report on"),
+        (&["report", &own_log, "-o", link_to_own_log], 2, "is a log to report on"),
         (&["report", LOGS, "-o", &own_page], 0, ""),
         (&["report", LOGS, "-o", "/absent/page.html"], 2, "/absent/page.html"),
         (&["report", "/absent", "--json"], 2, "/absent: No such file"),
@@ -318,10 +357,12 @@ fn every_way_to_end_has_its_exit_status() {
         (&["check", &bare], 0, ""),
         (&["check", &bare, "--strict"], 1, ""),
         (&["check", "--flink-conf", empty], 2, "no configuration of Flink here"),
+        (&["check", "--flink-conf", home, "--flink-version", "abc"], 2, "`abc` is no version of Flink"),
         (&["test", "/absent.toml"], 2, "check the path"),
         (&["test", &bare], 2, "no target to test"),
         (&["test", &deaf, "--target", "chat"], 2, "no target `chat`; there are: hook"),
         (&["test", &deaf, "--timeout", "soon"], 2, "--timeout"),
+        (&["test", &deaf, "--timeout", "0s"], 2, "--timeout"),
         (&["test", &deaf, "--class", "storm"], 2, "no_leader"),
         (&["test", &deaf, "--dry-run"], 0, ""),
         (&["test", &deaf], 1, ""),
@@ -337,12 +378,16 @@ fn every_way_to_end_has_its_exit_status() {
         (&["pause", state, "--for", "20m"], 2, "--reason"),
         (&["pause", state, "--for", "25h", "--reason", "r"], 2, "a pause always ends"),
         (&["pause", state, "--for", "20m", "--reason", "r"], 0, ""),
+        (&["pause", garbled], 1, "`leaderwatch pause --end` removes it"),
+        (&["pause", garbled, "--end"], 0, ""),
+        (&["pause", garbled], 0, ""),
         (&["pause", blocked, "--for", "20m", "--reason", "r"], 1, "1000..orders"),
         (&["attach", "0"], 2, "0 is not in 1.."),
         (&["attach", "4194305"], 1, "there is no such process"),
         (&["install", empty], 2, "no Flink here"),
         (&["install", home, "--library", &library, "--config", "/absent.toml"], 2, "no such file"),
         (&["install", home, "--library", &library, "--config", &bad], 1, "its configuration has errors (1)"),
+        (&["install", home, "--library", &bare], 2, "is no library for"),
         (&["completions", "cmd"], 2, "bash"),
         (&["man", "--output", "/absent/folder"], 2, "/absent/folder"),
     ];

@@ -86,13 +86,19 @@ fn own_report(args: &CheckArgs, env: &dyn Environment) -> Result<Report, String>
 /// The folder that holds Flink's configuration: the one given, `conf` in it, or the one of the file given.
 fn conf_folder(given: &Path) -> PathBuf {
     if given.is_file() {
-        return given.parent().map_or_else(PathBuf::new, Path::to_owned);
+        let parent = given.parent().filter(|parent| !parent.as_os_str().is_empty());
+        return parent.map_or_else(|| PathBuf::from("."), Path::to_owned);
     }
     let below = given.join("conf");
     if below.is_dir() { below } else { given.to_owned() }
 }
 
 fn flink_report(args: &CheckArgs, folder: &Path, env: &dyn Environment) -> Result<Report, String> {
+    let is_version =
+        |text: &str| text.split('.').count() >= 2 && text.split('.').take(2).all(|part| part.parse::<u32>().is_ok());
+    if let Some(wrong) = args.flink_version.as_deref().filter(|version| !is_version(version)) {
+        return Err(format!("--flink-version: `{wrong}` is no version of Flink, such as 1.14.6 or 2.3.0"));
+    }
     let folder = &conf_folder(folder);
     let version = args.flink_version.clone().or_else(|| version_beside(folder));
     let alert = args.file.as_deref().and_then(|file| alert_settings(file, env));

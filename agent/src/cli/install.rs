@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -165,6 +165,9 @@ fn install(args: &InstallArgs) -> Result<String, Refusal> {
     if args.dry_run {
         return Ok(text + "Nothing is changed: this is a dry run.\n");
     }
+    if after != before {
+        writable(&home.conf)?;
+    }
     // Shown before it is done, so that it is seen also where something of it fails.
     print(&text);
     let folder = home.folder.join("leaderwatch");
@@ -234,6 +237,11 @@ fn undo(args: &InstallArgs) -> Result<String, Refusal> {
     let before = read(&record.conf)?;
     let mut after = before.clone();
     for insertion in record.insertions.iter().rev() {
+        // Taken out by hand, or never put in: there is nothing to take back.
+        let value = flink_edit::value_of(&after, record.format, &insertion.key).ok().flatten().unwrap_or_default();
+        if !value.split_whitespace().any(|word| word == record.option) {
+            continue;
+        }
         after = flink_edit::take_back(&after, record.format, insertion)
             .map_err(|error| Refusal::Wrong(format!("{}: {error}", record.conf.display())))?;
     }
@@ -267,8 +275,22 @@ fn library(args: &InstallArgs) -> Result<PathBuf, Refusal> {
     if !file.is_file() {
         return Err(Refusal::Misuse(format!("{}: no such library; name it by --library", file.display())));
     }
+    let mut head = [0; 20];
+    let read = fs::File::open(&file).and_then(|mut library| library.read_exact(&mut head));
+    if read.is_err() || head[..5] != *b"\x7fELF\x02" || head[16..20] != [SHARED_OBJECT, 0, MACHINE, 0] {
+        // A JVM that is to load something else does not start.
+        return Err(Refusal::Misuse(format!(
+            "{}: is no library for Linux on {}",
+            file.display(),
+            std::env::consts::ARCH
+        )));
+    }
     Ok(file)
 }
+
+/// `e_type` of a library, and `e_machine` of this machine, in the head of an ELF file.
+const SHARED_OBJECT: u8 = 3;
+const MACHINE: u8 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
 
 /// The configuration that the option is to name.
 fn config(args: &InstallArgs, home: &Home) -> Result<PathBuf, Refusal> {
@@ -370,6 +392,15 @@ fn replace(file: &Path, bytes: &[u8], model: Option<&Path>) -> Result<(), Refusa
     })
 }
 
+/// Whether the file can be replaced: asked before anything is done, so that nothing is left half done.
+fn writable(file: &Path) -> Result<(), Refusal> {
+    let target = fs::canonicalize(file).map_err(|error| wrong(file, &error))?;
+    let folder = target.parent().unwrap_or(Path::new("/"));
+    let access = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).map_err(io::Error::from);
+    access(&target).map_err(|error| wrong(&target, &error))?;
+    access(folder).map_err(|error| wrong(folder, &error))
+}
+
 fn misuse(file: &Path, error: &io::Error) -> Refusal {
     Refusal::Misuse(format!("{}: {error}", file.display()))
 }
@@ -393,7 +424,8 @@ mod tests {
         }
         fs::write(home.path().join(format!("lib/flink-dist-{version}.jar")), "").unwrap();
         fs::write(home.path().join("conf").join(name), conf).unwrap();
-        fs::write(home.path().join("library.so"), "library").unwrap();
+        let head = [&b"\x7fELF\x02"[..], &[0; 11], &[SHARED_OBJECT, 0, MACHINE, 0]].concat();
+        fs::write(home.path().join("library.so"), head).unwrap();
         home
     }
 
@@ -460,6 +492,17 @@ mod tests {
         assert_eq!(conf(&home, "config.yaml"), "a: b\nc: d\n");
         assert!(home.path().join("leaderwatch").join(CONFIG).is_file());
         assert!(!home.path().join("leaderwatch").join(LIBRARY).exists());
+    }
+
+    /// Holds a fault: whoever had taken the option out by hand could never undo the rest.
+    #[test]
+    fn what_was_taken_out_by_hand_is_no_hindrance() {
+        let home = home("2.3.0", "config.yaml", "a: b\n");
+        install(&args(&home)).unwrap();
+        fs::write(home.path().join("conf/config.yaml"), "a: b\n").unwrap();
+        undo(&InstallArgs { undo: true, ..args(&home) }).unwrap();
+        assert_eq!(conf(&home, "config.yaml"), "a: b\n");
+        assert!(!home.path().join("leaderwatch").exists());
     }
 
     #[test]

@@ -39,6 +39,10 @@ impl From<Verdict> for ExitCode {
 
 /// Says on standard error why the command ends, and returns the verdict.
 pub fn complain(verdict: Verdict, message: impl std::fmt::Display) -> Verdict {
-    eprintln!("leaderwatch: {message}");
+    // A path may hold what a terminal obeys.
+    let message = message.to_string();
+    for (number, line) in message.lines().enumerate() {
+        eprintln!("{}{}", if number == 0 { "leaderwatch: " } else { "" }, people::printable(line));
+    }
     verdict
 }

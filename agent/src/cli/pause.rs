@@ -83,7 +83,11 @@ fn begin_or_show(folder: &Path, wanted: Option<&Pause>, now: Timestamp, zone: &T
     if let Some(pause) = wanted {
         pause.write(folder)?;
     }
-    Ok(match Pause::read(folder)? {
+    let known = Pause::read(folder).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => io::Error::other(format!("{error}; `leaderwatch pause --end` removes it")),
+        _ => error,
+    })?;
+    Ok(match known {
         Some(pause) if !pause.remaining(now).is_zero() => {
             // In whole seconds, rounded up: what was just begun for 20 minutes is not shown as 19.
             let left = duration(
@@ -96,7 +100,14 @@ fn begin_or_show(folder: &Path, wanted: Option<&Pause>, now: Timestamp, zone: &T
 }
 
 fn end(folder: &Path, now: Timestamp) -> io::Result<String> {
-    match Pause::read(folder)? {
+    let known = match Pause::read(folder) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            Pause::remove(folder)?;
+            return Ok(format!("not paused; removed what stood there: {error}"));
+        }
+        known => known?,
+    };
+    match known {
         Some(pause) if !pause.remaining(now).is_zero() => {
             Pause { until: now, ..pause }.write(folder)?;
             Ok("the pause is ended; the agents sum up within some seconds".to_owned())

@@ -54,7 +54,10 @@ fn show(args: &StatusArgs) -> Result<Verdict, Verdict> {
             .map_err(|error| complain(Verdict::Misuse, format_args!("{}: {error}", path.display())))?;
     }
     if files.is_empty() {
-        return Err(complain(Verdict::Misuse, format_args!("no {FILE_NAME} in there: is it an agent's state folder?")));
+        let names = args.paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
+        let words =
+            "no agent is at work with this state folder, or it is none; one that ends in order leaves no status";
+        return Err(complain(Verdict::Misuse, format_args!("{names}: no {FILE_NAME} in there: {words}")));
     }
     files.sort();
     let now = Timestamp::now();

@@ -95,6 +95,9 @@ fn test(
     out: &mut dyn Write,
 ) -> Result<Verdict, String> {
     let limit = parse_duration(&args.timeout).map_err(|error| format!("--timeout: `{}` {error}", args.timeout))?;
+    if limit.is_zero() {
+        return Err("--timeout: `0s` leaves no time; give 1s or more".to_owned());
+    }
     let (settings, problems) = settings(args.file.as_deref(), args.options.as_deref().unwrap_or_default(), env)?;
     for problem in &problems {
         complain(Verdict::Wrong, problem);

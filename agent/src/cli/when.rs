@@ -22,7 +22,8 @@ pub fn zone(name: Option<&str>) -> Result<TimeZone, String> {
 pub fn since(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, String> {
     let now = now.to_zoned_datetime(zone.clone());
     let text = text.trim();
-    let parsed = text.parse::<Timestamp>().ok().or_else(|| span_ago(text, &now)).or_else(|| civil_time(text, &now));
+    // `10:20:00` could be read as a span as well.
+    let parsed = text.parse::<Timestamp>().ok().or_else(|| civil_time(text, &now)).or_else(|| span_ago(text, &now));
     parsed.ok_or_else(|| {
         format!("--since: `{text}` is no time; `2h`, `1d`, `10:30`, `2026-11-30 10:30` or `2026-11-30T10:30:00Z` are")
     })
@@ -99,6 +100,8 @@ mod tests {
             ("2026-11-30 09:00", "2026-11-30T01:00:00Z"),
             ("2026-11-30", "2026-11-29T16:00:00Z"),
             ("17:30", "2026-11-30T09:30:00Z"),
+            ("17:30:15", "2026-11-30T09:30:15Z"),
+            ("00:00:00", "2026-11-29T16:00:00Z"),
             ("23:00", "2026-11-29T15:00:00Z"),
         ] {
             assert_eq!(since(text, now, &zone), Ok(expected.parse().unwrap()), "{text}");

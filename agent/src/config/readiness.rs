@@ -10,6 +10,7 @@ use super::duration::format_duration;
 use super::flink::{FlinkConf, HighAvailability};
 use super::flink_version::major;
 use super::keys;
+use super::nearest::nearest;
 use super::options::{first_unsafe, parse as parse_options};
 use super::problem::{Fault, Weight};
 use super::{AlertSettings, Environment};
@@ -27,6 +28,8 @@ const RENEW_DEADLINE: (&str, Duration) =
     ("high-availability.kubernetes.leader-election.renew-deadline", Duration::from_secs(15));
 const RETRY_PERIOD: (&str, Duration) =
     ("high-availability.kubernetes.leader-election.retry-period", Duration::from_secs(5));
+/// Values of `high-availability.type`.
+const KINDS: [&str; 3] = ["NONE", "zookeeper", "kubernetes"];
 const HEARTBEAT_TIMEOUT: (&str, Duration) = ("heartbeat.timeout", Duration::from_secs(50));
 
 /// What an election itself takes once the old leader is given up; measured 0.35 s to 0.5 s.
@@ -91,6 +94,19 @@ impl Judge<'_> {
             HighAvailability::None => self.no_availability(),
             HighAvailability::ZooKeeper => self.zookeeper(),
             HighAvailability::Kubernetes => self.kubernetes(),
+            HighAvailability::Other(class) if !class.contains('.') => {
+                let near = nearest(&class, KINDS.iter().copied()).map(|name| format!("did you mean `{name}`? "));
+                let cure = format!(
+                    "{}allowed: {}, or the name of a factory class",
+                    near.unwrap_or_default(),
+                    KINDS.join(", ")
+                );
+                self.error(
+                    self.availability_key(),
+                    &format!("`{class}` is none that Flink knows: it does not start"),
+                    &cure,
+                );
+            }
             HighAvailability::Other(class) => {
                 self.figure("High availability", &format!("{class}: nothing is known of its times"));
                 self.storage();
@@ -520,6 +536,15 @@ rest:
         let figures = readiness.figures.iter().map(|(name, value)| format!("{name}: {value}"));
         let findings = readiness.findings.iter().map(|f| format!("{:?} {}: {}; {}", f.weight, f.key, f.reason, f.cure));
         figures.chain(findings).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_kind_of_high_availability_that_flink_does_not_know_is_told() {
+        let told = |kind: &str| {
+            told(FlinkConf::of_values(parse_legacy(&format!("{AGENT}high-availability: {kind}\n"))), "1.14.6", None)
+        };
+        assert!(told("zookeper").contains("did you mean `zookeeper`?"), "{}", told("zookeper"));
+        assert!(told("org.example.Factory").contains("nothing is known of its times"));
     }
 
     /// A JVM does not start where the library that its options name is missing.

@@ -16,7 +16,7 @@ use leaderwatch_agent::event::Event;
 use leaderwatch_agent::journal::alike::Alike;
 use leaderwatch_agent::journal::merge::Merge;
 use leaderwatch_agent::journal::reader::{Entry, Head, Skipped, Stamp};
-use leaderwatch_agent::journal::sources;
+use leaderwatch_agent::journal::sources::{self, Source};
 
 use self::filter::{Filter, Job};
 use self::follow::Follow;
@@ -82,14 +82,24 @@ pub fn run(args: &LogArgs) -> ExitCode {
     }
 }
 
-/// A name that no event has would show nothing, which reads as if nothing had happened.
-fn known_event(wanted: &str) -> Result<(), String> {
+/// Why there is nothing to see: that nothing happened, and that something else was asked for, look alike.
+fn nothing_matches(args: &LogArgs, read: u64) -> String {
+    if read == 0 {
+        return "no record was read".to_owned();
+    }
+    let asked_for = if args.undelivered { "no alert" } else { "nothing" };
+    let mut text = format!("{asked_for} of {} is what was asked for", count(read, "record"));
+    if let Some(unknown) = args.event.iter().find(|name| !is_known_event(name)) {
+        text += &format!("; this version knows no event `{unknown}`, but: {}", Event::NAMES.join(", "));
+    }
+    text
+}
+
+/// A later version may write events that this one does not know, so that a name that is not known is no error.
+fn is_known_event(wanted: &str) -> bool {
     let beginning = wanted.strip_suffix('*').unwrap_or(wanted);
     let is_whole = beginning.len() == wanted.len() && !wanted.ends_with('.');
-    if Event::NAMES.iter().any(|name| if is_whole { *name == wanted } else { name.starts_with(beginning) }) {
-        return Ok(());
-    }
-    Err(format!("--event: there is no event `{wanted}`; there are: {}", Event::NAMES.join(", ")))
+    Event::NAMES.iter().any(|name| if is_whole { *name == wanted } else { name.starts_with(beginning) })
 }
 
 /// Where wanted records go.
@@ -107,6 +117,10 @@ struct Session {
     style: Style,
     out: BufWriter<io::StdoutLock<'static>>,
     left_out: u64,
+    /// Lines that could be records.
+    read: u64,
+    /// Records that were wanted.
+    shown: u64,
 }
 
 impl Session {
@@ -119,7 +133,6 @@ impl Session {
             component: args.component.clone(),
             job: args.job.as_deref().map(Job::new).transpose()?,
         };
-        args.event.iter().try_for_each(|name| known_event(name))?;
         if args.paths.is_empty() && io::stdin().is_terminal() {
             return Err("no log given: name alert logs or folders, or `-` for standard input".to_owned());
         }
@@ -132,7 +145,7 @@ impl Session {
         };
         let out = BufWriter::with_capacity(OUTPUT_BYTES, io::stdout().lock());
         let alike = (!args.all && !args.undelivered).then(Alike::default);
-        Ok(Session { paths, filter, alike, sink, style: style(), out, left_out: 0 })
+        Ok(Session { paths, filter, alike, sink, style: style(), out, left_out: 0, read: 0, shown: 0 })
     }
 
     fn run(mut self, args: &LogArgs) -> io::Result<Verdict> {
@@ -147,15 +160,21 @@ impl Session {
             return Ok(complain(Verdict::Misuse, format_args!("{names}: no alert log (*.jsonl) in there")));
         }
         let mut progress = Progress::of(&found, !args.undelivered);
+        // Somebody waits for the next line of a pipe.
+        let is_live = args.follow && found.contains(&Source::StandardInput);
         let mut merge = Merge::new(found, args.follow);
         while let Some((stamp, line)) = merge.next_line() {
             progress.add(line);
             if !self.take(stamp, line)? {
                 merge.count_foreign();
             }
+            if is_live {
+                self.flush()?;
+            }
         }
         progress.end();
-        if args.follow {
+        // What ends with its pipe has nothing more to come.
+        if args.follow && self.paths.iter().any(|path| path.as_os_str() != "-") {
             self.flush()?;
             return self.follow(merge);
         }
@@ -169,9 +188,11 @@ impl Session {
     /// Takes in a line; false where it is no record.
     fn take(&mut self, stamp: Stamp, line: &[u8]) -> io::Result<bool> {
         if self.filter.surely_unwanted(stamp, line) {
+            self.read += 1;
             return Ok(true);
         }
         let Some(head) = Head::of(line) else { return Ok(false) };
+        self.read += 1;
         if !self.filter.wants(&head, line) {
             return Ok(true);
         }
@@ -179,6 +200,7 @@ impl Session {
             self.left_out += 1;
             return Ok(true);
         }
+        self.shown += 1;
         match &mut self.sink {
             Sink::Json => {
                 self.out.write_all(line)?;
@@ -235,9 +257,17 @@ impl Session {
                 writeln!(self.out, "{time}  {}", super::people::printable(&alert.in_words()))?;
             }
             self.out.flush()?;
-            if alerts.is_empty() && !args.json {
-                eprintln!("every alert that the log tells of was delivered");
+            if alerts.is_empty() && !args.json && self.shown > 0 {
+                eprintln!(
+                    "every alert that the log tells of was delivered to each target of which the log says anything"
+                );
             }
+        }
+        if self.shown == 0 && !args.json {
+            eprintln!("{}", nothing_matches(args, self.read));
+        }
+        if self.read == 0 {
+            verdict = verdict.max(Verdict::Wrong);
         }
         if !args.json && self.left_out > 0 {
             eprintln!("{} that other processes saw alike left out (--all shows them)", count(self.left_out, "record"));

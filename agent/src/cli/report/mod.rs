@@ -5,7 +5,7 @@ mod page;
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use leaderwatch_agent::journal::alike::Alike;
 use leaderwatch_agent::journal::merge::Merge;
 use leaderwatch_agent::journal::reader::{Entry, Head, Stamp};
-use leaderwatch_agent::journal::sources;
+use leaderwatch_agent::journal::sources::{self, Inode, Source};
 
 use self::model::Gather;
 use self::page::Events;
@@ -57,6 +57,9 @@ fn make(args: &ReportArgs) -> Result<Verdict, Verdict> {
     let since = since.map_or(Stamp::EARLIEST, Stamp::of);
     let found = sources::find(&args.paths).map_err(|(path, error)| misuse(format!("{}: {error}", path.display())))?;
 
+    if let Some(log) = overwritten(args, &found) {
+        return Err(misuse(format!("{}: is a log to report on; name another file with -o", log.name())));
+    }
     let mut progress = Progress::of(&found, false);
     let mut merge = Merge::new(found, false);
     let mut gather = Gather::new(zone.clone());
@@ -102,10 +105,31 @@ fn make(args: &ReportArgs) -> Result<Verdict, Verdict> {
     Ok(verdict)
 }
 
+/// Writes a file in one step, so that a full disk leaves the page that was there; a pipe or a device is written to.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if fs::metadata(&target).is_ok_and(|known| !known.is_file()) {
+        return fs::write(target, text);
+    }
+    let mut partial = target.clone().into_os_string();
+    partial.push(format!(".{}.new", std::process::id()));
+    let written = fs::write(&partial, text).and_then(|()| fs::rename(&partial, &target));
+    written.inspect_err(|_| {
+        // What is left of it says nothing.
+        let _ = fs::remove_file(&partial);
+    })
+}
+
+/// A log that the page would take the place of.
+fn overwritten<'a>(args: &ReportArgs, found: &'a [Source]) -> Option<&'a Source> {
+    let output = Inode::of_file(args.output.as_deref()?)?;
+    found.iter().find(|source| matches!(source, Source::File(path) if Inode::of_file(path) == Some(output)))
+}
+
 fn write_out(args: &ReportArgs, text: &str) -> Result<(), Verdict> {
     let file = args.output.as_ref().filter(|path| path.as_os_str() != "-");
     let result = match file {
-        Some(path) => fs::write(path, text),
+        Some(path) => replace(path, text),
         None => io::stdout().lock().write_all(text.as_bytes()),
     };
     result.map_err(|error| match (file, error.kind()) {
