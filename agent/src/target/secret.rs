@@ -93,7 +93,13 @@ impl SecretUrl {
         [Some(self.0.path()), self.0.query(), Some(self.0.username()), self.0.password()].into_iter().flatten()
     }
 
-    /// `text` without any part of the address beyond scheme and host.
+    /// Host, and port where it is not the scheme's own: as much of the address as is no secret.
+    pub fn place(&self) -> String {
+        let host = self.0.host_str().unwrap_or_default();
+        self.0.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+    }
+
+    /// `text` without any part of the address beyond scheme, host and port.
     pub fn scrub(&self, text: &str) -> String {
         let whole = text.replace(self.0.as_str(), "…");
         self.hidden().filter(|part| part.len() > 1).fold(whole, |text, part| text.replace(part, "…"))
@@ -102,7 +108,7 @@ impl SecretUrl {
 
 impl fmt::Debug for SecretUrl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}://{}/…", self.0.scheme(), self.0.host_str().unwrap_or_default())
+        write!(out, "{}://{}/…", self.0.scheme(), self.place())
     }
 }
 
