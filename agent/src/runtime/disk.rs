@@ -83,6 +83,8 @@ pub enum Answer {
     Saved(String),
     /// What a dead process had saved and not finished.
     Recovered(Vec<(String, Value)>),
+    /// What a dead process told, and could not deliver.
+    Inherited(Arc<Notice>),
     /// The configuration has changed.
     Reconfigured {
         /// The targets.
@@ -319,6 +321,8 @@ impl Disk {
         let adopted = self.outbox.take_orphans(self.clock.now().wall);
         self.report(adopted.problems);
         for pending in adopted.notices {
+            // The dispatcher lives as long as this thread; where it does not, nobody waits.
+            let _ = self.answers.send(Answer::Inherited(Arc::clone(&pending.notice)));
             self.submit(Submission::new(pending.notice, pending.targets.into_iter().collect(), None));
         }
         if !adopted.elections.is_empty() {

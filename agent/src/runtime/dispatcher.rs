@@ -173,8 +173,14 @@ impl Dispatcher {
                 self.alerts.reconfigure(*alerts);
             }
             Answer::MovedBefore { seat, old, new, at } => {
-                self.handle(SeatChange { seat, change: Change::Moved { old, new, leaderless: None }, at, left_out: 0 });
+                let was_told = self.alerts.was_told(seat, new.id);
+                let change = SeatChange { seat, change: Change::Moved { old, new, leaderless: None }, at, left_out: 0 };
+                if was_told {
+                    return self.record(at, event(&change));
+                }
+                self.handle(change);
             }
+            Answer::Inherited(notice) => self.alerts.inherit(&notice.alert),
             Answer::EndedInOrder(leader) => self.alerts.ended_in_order(leader),
         }
     }
