@@ -86,6 +86,7 @@ const fn job_id(name: &'static CStr) -> FieldName {
 const RESOURCE_MANAGER: Seat = Seat::Cluster(Component::ResourceManager);
 const RESOURCE_MANAGER_HEARTBEAT: &str =
     "org/apache/flink/runtime/taskexecutor/TaskExecutor$ResourceManagerHeartbeatListener";
+const TASK_MANAGER_METRICS: &str = "org/apache/flink/runtime/metrics/groups/TaskManagerMetricGroup";
 
 /// Every hook. There may be at most 128: the number is passed by `bipush`. The hooks of a class stand together.
 pub static HOOKS: &[Hook] = &[
@@ -124,7 +125,7 @@ pub static HOOKS: &[Hook] = &[
     // With each task, up to Flink 1.14, then 1.15 and later.
     named(
         Role::TaskManager,
-        "org/apache/flink/runtime/metrics/groups/TaskManagerMetricGroup",
+        TASK_MANAGER_METRICS,
         "addTaskForJob",
         "(Lorg/apache/flink/api/common/JobID;Ljava/lang/String;Lorg/apache/flink/runtime/jobgraph/JobVertexID;\
          Lorg/apache/flink/runtime/executiongraph/ExecutionAttemptID;Ljava/lang/String;II)\
@@ -132,7 +133,7 @@ pub static HOOKS: &[Hook] = &[
     ),
     named(
         Role::TaskManager,
-        "org/apache/flink/runtime/metrics/groups/TaskManagerMetricGroup",
+        TASK_MANAGER_METRICS,
         "addJob",
         "(Lorg/apache/flink/api/common/JobID;Ljava/lang/String;)\
          Lorg/apache/flink/runtime/metrics/groups/TaskManagerJobMetricGroup;",
