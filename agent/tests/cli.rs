@@ -203,7 +203,7 @@ fn attach_leaves_a_process_that_is_no_jvm_alone() {
     let mut sleeper = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
     let pid = sleeper.id().to_string();
     let told = tell(&["attach", &pid]);
-    assert!(told.starts_with("exit status 1") && told.contains("is no JVM; nothing was done to it"), "{told}");
+    assert!(told.starts_with("exit status 2") && told.contains("is no JVM; nothing was done to it"), "{told}");
     assert!(sleeper.try_wait().unwrap().is_none());
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
@@ -273,7 +273,7 @@ fn attach_says_why_it_does_not() {
     insta::assert_snapshot!(told.replace(&own, "PID"));
 }
 
-/// Exit status 2 means that the call or its surroundings are wrong, 1 that something is wrong with what was looked at.
+/// Exit status 2 means that nothing was done, 1 that something is wrong with what was looked at.
 #[test]
 fn every_way_to_end_has_its_exit_status() {
     let folder = tempfile::tempdir().unwrap();
@@ -284,6 +284,8 @@ fn every_way_to_end_has_its_exit_status() {
         path.to_str().unwrap().to_owned()
     };
     let torn_gzip = file("torn/a.jsonl", &[0x1f, 0x8b, 8, 0, 0, 0]);
+    let closed_log = file("a.jsonl.gz", &[0x1f, 0x8b]);
+    let latin = file("latin.toml", b"cluster = 'a'\nlanguage = '\xe4'\n");
     let foreign = file("foreign.jsonl", b"Exception in thread\n");
     let bad = file("bad.toml", b"languge = 'en'\n");
     let bare = file("bare.toml", b"");
@@ -317,6 +319,11 @@ fn every_way_to_end_has_its_exit_status() {
     file("home/conf/config.yaml", b"parallelism.default: 1\n");
     let home = folder.path().join("home");
     let home = home.to_str().unwrap();
+    file("no_yaml/conf/config.yaml", b"a: b\n\tc: d\n");
+    let no_yaml = folder.path().join("no_yaml");
+    let no_yaml = no_yaml.to_str().unwrap();
+    let man_folder = folder.path().join("man/man1");
+    let man_folder = man_folder.to_str().unwrap();
 
     let cases: &[(&[&str], i32, &str)] = &[
         (&[], 2, "Usage"),
@@ -328,6 +335,7 @@ fn every_way_to_end_has_its_exit_status() {
         (&["log", "/absent"], 2, "/absent: No such file"),
         (&["log", empty], 2, "no alert log"),
         (&["log", &torn_gzip], 1, "torn/a.jsonl"),
+        (&["log", "--follow", &closed_log], 2, "nothing will be added to it"),
         (&["log", LOGS, "--undelivered"], 1, ""),
         (&["log", LOGS, "--undelivered", "--follow"], 2, "cannot be used with"),
         (&["log", LOGS, "--component", "janitor"], 2, "jobmanager"),
@@ -345,6 +353,7 @@ fn every_way_to_end_has_its_exit_status() {
         (&["report", &own_log, "-o", link_to_own_log], 2, "is a log to report on"),
         (&["report", LOGS, "-o", &own_page], 0, ""),
         (&["report", LOGS, "-o", "/absent/page.html"], 2, "/absent/page.html"),
+        (&["report", LOGS, "-o", &own_page, "--max-events", "-1"], 2, "invalid value '-1'"),
         (&["report", "/absent", "--json"], 2, "/absent: No such file"),
         (&["report", &foreign, "--json"], 1, "no record"),
         (&["report", LOGS, &torn_gzip, "--json"], 1, "torn/a.jsonl"),
@@ -356,7 +365,9 @@ fn every_way_to_end_has_its_exit_status() {
         (&["check", &bad], 1, ""),
         (&["check", &bare], 0, ""),
         (&["check", &bare, "--strict"], 1, ""),
+        (&["check", &latin], 2, "line 2 is not UTF-8"),
         (&["check", "--flink-conf", empty], 2, "no configuration of Flink here"),
+        (&["check", "--flink-conf", no_yaml], 1, ""),
         (&["check", "--flink-conf", home, "--flink-version", "abc"], 2, "`abc` is no version of Flink"),
         (&["test", "/absent.toml"], 2, "check the path"),
         (&["test", &bare], 2, "no target to test"),
@@ -381,15 +392,17 @@ fn every_way_to_end_has_its_exit_status() {
         (&["pause", garbled], 1, "`leaderwatch pause --end` removes it"),
         (&["pause", garbled, "--end"], 0, ""),
         (&["pause", garbled], 0, ""),
-        (&["pause", blocked, "--for", "20m", "--reason", "r"], 1, "1000..orders"),
+        (&["pause", blocked, "--for", "20m", "--reason", "r"], 2, "1000..orders"),
         (&["attach", "0"], 2, "0 is not in 1.."),
-        (&["attach", "4194305"], 1, "there is no such process"),
+        (&["attach", "-1"], 2, "invalid value '-1'"),
+        (&["attach", "4194305"], 2, "there is no such process"),
         (&["install", empty], 2, "no Flink here"),
         (&["install", home, "--library", &library, "--config", "/absent.toml"], 2, "no such file"),
         (&["install", home, "--library", &library, "--config", &bad], 1, "its configuration has errors (1)"),
         (&["install", home, "--library", &bare], 2, "is no library for"),
         (&["completions", "cmd"], 2, "bash"),
-        (&["man", "--output", "/absent/folder"], 2, "/absent/folder"),
+        (&["man", "--output", "/dev/null/folder"], 2, "/dev/null/folder"),
+        (&["man", "--output", man_folder], 0, ""),
     ];
     let mut wrong = Vec::new();
     for (arguments, status, complaint) in cases {
@@ -400,6 +413,17 @@ fn every_way_to_end_has_its_exit_status() {
         }
     }
     assert_eq!(wrong, Vec::<String>::new(), "{}", wrong.join("\n"));
+}
+
+/// Holds a fault: a zone that nobody knows was taken for that of the machine without a word.
+#[test]
+fn a_zone_in_the_environment_that_is_not_known_is_told() {
+    for (zone, complaint) in [("Mars/Base", "TZ: `Mars/Base` is no time zone"), ("Asia/Shanghai", ""), ("", "")] {
+        let output = leaderwatch(&["log", LOGS]).env("TZ", zone).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{stderr}");
+        assert!(stderr.contains(complaint) && stderr.contains("TZ: ") != complaint.is_empty(), "{zone}: {stderr}");
+    }
 }
 
 /// A port of this machine on which nobody listens.

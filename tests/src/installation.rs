@@ -15,7 +15,7 @@ pub struct Installation {
     pub java_home: PathBuf,
     /// Flink's version, such as `2.3.0`.
     pub version: String,
-    /// Flink's classes as this Java maps them, where somebody archived them: its JobManagers start in half the time.
+    /// Flink's classes as this Java maps them, where somebody archived them: its processes start in half the time.
     pub class_archive: Option<PathBuf>,
 }
 

@@ -77,15 +77,13 @@ pub fn job_manager(shared: &Shared, rest_port: u16, rpc_port: u16, java_options:
         HighAvailability::ZooKeeper => "high-availability.jobmanager.port",
         HighAvailability::Kubernetes | HighAvailability::None => "jobmanager.rpc.port",
     };
-    let archive = shared.installation.class_archive.as_ref();
-    let archive = archive.map(|file| format!("-XX:SharedArchiveFile={}", file.display())).unwrap_or_default();
     set(
         &mut settings,
         &[
             ("rest.port", &rest_port.to_string()),
             ("rest.bind-port", &rest_port.to_string()),
             (rpc_key, &rpc_port.to_string()),
-            ("env.java.opts.jobmanager", format!("{SMALL_JVM} {archive} {java_options}").trim()),
+            ("env.java.opts.jobmanager", &java_options_of(shared, java_options)),
         ],
     );
     with_more(settings, shared)
@@ -98,10 +96,18 @@ pub fn task_manager(shared: &Shared, rpc_port: u16, java_options: &str) -> BTree
         &mut settings,
         &[
             ("jobmanager.rpc.port", &rpc_port.to_string()),
-            ("env.java.opts.taskmanager", format!("{SMALL_JVM} {java_options}").trim()),
+            ("env.java.opts.taskmanager", &java_options_of(shared, java_options)),
         ],
     );
     with_more(settings, shared)
+}
+
+/// The options of a JVM. Where all classes are to be verified, or are rewritten by another agent, none comes from an archive.
+fn java_options_of(shared: &Shared, own: &str) -> String {
+    let is_plain = !own.contains("-Xverify") && !own.contains("-javaagent");
+    let archive = shared.installation.class_archive.as_ref().filter(|_| is_plain);
+    let archive = archive.map(|file| format!("-XX:SharedArchiveFile={} ", file.display())).unwrap_or_default();
+    format!("{SMALL_JVM} {archive}{own}").trim().to_owned()
 }
 
 /// Writes the configuration folder of one process: Flink's own, with our settings and with the log lines that

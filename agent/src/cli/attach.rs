@@ -12,7 +12,7 @@ use super::{Verdict, complain};
 #[derive(Args)]
 pub struct AttachArgs {
     /// Process id of the JobManager or TaskManager, as seen from here
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pid: u32,
     /// The agent's options: `key=value,...`
     #[arg(default_value = "", hide_default_value = true)]
@@ -48,7 +48,7 @@ pub fn run(args: &AttachArgs) -> ExitCode {
             );
             Verdict::Done.into()
         }
-        Err(refusal) => complain(Verdict::Wrong, format_args!("process {pid}: {refusal}")).into(),
+        Err(refusal) => complain(Verdict::Misuse, format_args!("process {pid}: {refusal}")).into(),
     }
 }
 

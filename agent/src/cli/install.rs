@@ -11,9 +11,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use leaderwatch_agent::config::flink_edit::{self, ConfFormat, Insertion};
-use leaderwatch_agent::config::{SystemEnvironment, check_file, example, first_unsafe, flink_version};
+use leaderwatch_agent::config::{SystemEnvironment, check_file, example, first_fault, first_unsafe, flink_version};
 use serde::{Deserialize, Serialize};
 
+use super::replace::replace;
 use super::{Verdict, complain};
 
 const LIBRARY: &str = "libleaderwatch.so";
@@ -55,18 +56,18 @@ pub fn run(args: &InstallArgs) -> ExitCode {
             let _ = io::stdout().lock().write_all(text.as_bytes());
             Verdict::Done.into()
         }
-        Err(Refusal::Misuse(message)) => complain(Verdict::Misuse, message).into(),
-        Err(Refusal::Wrong(message)) => complain(Verdict::Wrong, message).into(),
+        Err(Refusal::NotDone(message)) => complain(Verdict::Misuse, message).into(),
+        Err(Refusal::Faulty(message)) => complain(Verdict::Wrong, message).into(),
     }
 }
 
-/// Why nothing was done.
+/// Why it is not as it was asked for.
 #[derive(Debug, PartialEq, Eq)]
 enum Refusal {
-    /// Called for something that is not there.
-    Misuse(String),
-    /// What is there cannot be changed.
-    Wrong(String),
+    /// Nothing was done.
+    NotDone(String),
+    /// It is done, and something is wrong.
+    Faulty(String),
 }
 
 /// What was done to an installation.
@@ -91,22 +92,22 @@ struct Home {
 
 impl Home {
     fn at(folder: &Path) -> Result<Self, Refusal> {
-        let folder = std::path::absolute(folder).map_err(|error| misuse(folder, &error))?;
+        let folder = std::path::absolute(folder).map_err(|error| unusable(folder, &error))?;
         if let Some((character, harm)) = first_unsafe(&folder.to_string_lossy()) {
-            return Err(Refusal::Misuse(format!(
+            return Err(Refusal::NotDone(format!(
                 "{}: `{character}` in a path {harm} in Flink's start scripts; use another path",
                 folder.display()
             )));
         }
         let version = version_in(&folder.join("lib")).ok_or_else(|| {
-            Refusal::Misuse(format!("{}: no Flink here; it has no lib/flink-dist-VERSION.jar", folder.display()))
+            Refusal::NotDone(format!("{}: no Flink here; it has no lib/flink-dist-VERSION.jar", folder.display()))
         })?;
         let candidates = ConfFormat::candidates(&version).iter();
         let files = candidates.map(|(format, name)| (*format, folder.join("conf").join(name)));
         let (format, conf) = files.into_iter().find(|(_, file)| file.is_file()).ok_or_else(|| {
             let names: Vec<_> = ConfFormat::candidates(&version).iter().map(|(_, name)| *name).collect();
             let folder = folder.join("conf");
-            Refusal::Misuse(format!(
+            Refusal::NotDone(format!(
                 "{}: Flink {version} reads {}, and it is not there",
                 folder.display(),
                 names.join(" or ")
@@ -124,9 +125,9 @@ impl Home {
         match fs::read(&file) {
             Ok(bytes) => serde_json::from_slice(&bytes)
                 .map(Some)
-                .map_err(|error| Refusal::Wrong(format!("{}: {error}; take the option out by hand", file.display()))),
+                .map_err(|error| Refusal::NotDone(format!("{}: {error}; take the option out by hand", file.display()))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(wrong(&file, &error)),
+            Err(error) => Err(unusable(&file, &error)),
         }
     }
 }
@@ -145,6 +146,9 @@ fn install(args: &InstallArgs) -> Result<String, Refusal> {
     let errors = errors_in(args.config.as_deref())?;
     let option = format!("-agentpath:{}=config={}", home.own(LIBRARY).display(), config.display());
     let before = read(&home.conf)?;
+    if let Some(fault) = strict_fault(&home, &before) {
+        return Err(fault);
+    }
     let mut record = home.record()?.unwrap_or_else(|| Record {
         conf: home.conf.clone(),
         format: home.format,
@@ -171,24 +175,24 @@ fn install(args: &InstallArgs) -> Result<String, Refusal> {
     // Shown before it is done, so that it is seen also where something of it fails.
     print(&text);
     let folder = home.folder.join("leaderwatch");
-    fs::create_dir_all(&folder).map_err(|error| wrong(&folder, &error))?;
+    fs::create_dir_all(&folder).map_err(|error| unusable(&folder, &error))?;
     if !is_same(&library, &home.own(LIBRARY)) {
         // By a new file: a JVM that runs goes on with the old one.
-        let bytes = fs::read(&library).map_err(|error| wrong(&library, &error))?;
-        replace(&home.own(LIBRARY), &bytes, None)?;
+        let bytes = fs::read(&library).map_err(|error| unusable(&library, &error))?;
+        put(&home.own(LIBRARY), &bytes, None)?;
     }
     if writes_config {
-        replace(&config, quiet_example().as_bytes(), None)?;
+        put(&config, quiet_example().as_bytes(), None)?;
     }
     if after == before {
         return Ok("Flink's configuration names the agent already; it is left as it is.\n".to_owned());
     }
     // The record first: what it says too much is found missing at an undo, what it says too little would be left behind.
-    let bytes = serde_json::to_vec_pretty(&record).map_err(|error| Refusal::Wrong(error.to_string()))?;
-    replace(&home.own(RECORD), &bytes, None)?;
-    replace(&home.conf, after.as_bytes(), Some(&home.conf))?;
+    let bytes = serde_json::to_vec_pretty(&record).map_err(|error| Refusal::NotDone(error.to_string()))?;
+    put(&home.own(RECORD), &bytes, None)?;
+    put(&home.conf, after.as_bytes(), Some(&home.conf))?;
     if errors > 0 {
-        return Err(Refusal::Wrong(format!(
+        return Err(Refusal::Faulty(format!(
             "the agent is installed, but its configuration has errors ({errors}), which disable a part each: mend them, as \
              `leaderwatch check {}` tells, then restart JobManagers and TaskManagers",
             config.display()
@@ -197,13 +201,25 @@ fn install(args: &InstallArgs) -> Result<String, Refusal> {
     Ok(format!("Done. Name your targets in {}, then restart JobManagers and TaskManagers.\n", config.display()))
 }
 
+/// What keeps Flink itself from reading its configuration.
+fn strict_fault(home: &Home, text: &str) -> Option<Refusal> {
+    let fault = (home.format == ConfFormat::Standard).then(|| first_fault(text)).flatten()?;
+    Some(Refusal::NotDone(format!(
+        "{}:{}: {}: Flink {} does not start with it; mend it first",
+        home.conf.display(),
+        fault.line,
+        fault.reason,
+        home.version
+    )))
+}
+
 /// Flink's configuration with the option under both keys.
 fn add_options(home: &Home, before: &str, option: &str, record: &mut Record) -> Result<String, Refusal> {
-    let refused = |error| Refusal::Wrong(format!("{}: {error}", home.conf.display()));
+    let refused = |error| Refusal::NotDone(format!("{}: {error}", home.conf.display()));
     for key in KEYS_OF_ALL {
         // One that cannot be read on one line is not looked into.
         if flink_edit::value_of(before, home.format, key).ok().flatten().is_some_and(|value| value.contains(LIBRARY)) {
-            return Err(Refusal::Wrong(format!(
+            return Err(Refusal::NotDone(format!(
                 "{}: the agent stands under `{key}` already, for every JVM; take it out there first",
                 home.conf.display()
             )));
@@ -216,7 +232,7 @@ fn add_options(home: &Home, before: &str, option: &str, record: &mut Record) -> 
             continue;
         }
         if value.contains(LIBRARY) {
-            return Err(Refusal::Wrong(format!(
+            return Err(Refusal::NotDone(format!(
                 "{}: `{key}` names the agent already, with other options; take that out first, or leave it so",
                 home.conf.display()
             )));
@@ -243,7 +259,7 @@ fn undo(args: &InstallArgs) -> Result<String, Refusal> {
             continue;
         }
         after = flink_edit::take_back(&after, record.format, insertion)
-            .map_err(|error| Refusal::Wrong(format!("{}: {error}", record.conf.display())))?;
+            .map_err(|error| Refusal::NotDone(format!("{}: {error}", record.conf.display())))?;
     }
     let mut text = diff(&record.conf, &before, &after);
     let config = home.own(CONFIG);
@@ -255,11 +271,11 @@ fn undo(args: &InstallArgs) -> Result<String, Refusal> {
         return Ok(text + "Nothing is changed: this is a dry run.\n");
     }
     print(&text);
-    replace(&record.conf, after.as_bytes(), Some(&record.conf))?;
+    put(&record.conf, after.as_bytes(), Some(&record.conf))?;
     let own = [(LIBRARY, true), (CONFIG, is_own), (RECORD, true)];
     for file in own.iter().filter(|(_, goes)| *goes).map(|(name, _)| home.own(name)) {
         match fs::remove_file(&file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(wrong(&file, &error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unusable(&file, &error)),
             _ => {}
         }
     }
@@ -273,13 +289,13 @@ fn library(args: &InstallArgs) -> Result<PathBuf, Refusal> {
     let beside = || Some(std::env::current_exe().ok()?.with_file_name(LIBRARY));
     let file = args.library.clone().or_else(beside).unwrap_or_else(|| PathBuf::from(LIBRARY));
     if !file.is_file() {
-        return Err(Refusal::Misuse(format!("{}: no such library; name it by --library", file.display())));
+        return Err(Refusal::NotDone(format!("{}: no such library; name it by --library", file.display())));
     }
     let mut head = [0; 20];
     let read = fs::File::open(&file).and_then(|mut library| library.read_exact(&mut head));
     if read.is_err() || head[..5] != *b"\x7fELF\x02" || head[16..20] != [SHARED_OBJECT, 0, MACHINE, 0] {
         // A JVM that is to load something else does not start.
-        return Err(Refusal::Misuse(format!(
+        return Err(Refusal::NotDone(format!(
             "{}: is no library for Linux on {}",
             file.display(),
             std::env::consts::ARCH
@@ -296,13 +312,13 @@ const MACHINE: u8 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
 fn config(args: &InstallArgs, home: &Home) -> Result<PathBuf, Refusal> {
     let Some(file) = &args.config else { return Ok(home.own(CONFIG)) };
     if !file.is_file() {
-        return Err(Refusal::Misuse(format!("{}: no such file", file.display())));
+        return Err(Refusal::NotDone(format!("{}: no such file", file.display())));
     }
-    let file = std::path::absolute(file).map_err(|error| misuse(file, &error))?;
+    let file = std::path::absolute(file).map_err(|error| unusable(file, &error))?;
     match first_unsafe(&file.to_string_lossy()) {
         // It separates options.
         None if !file.to_string_lossy().contains(',') => Ok(file),
-        _ => Err(Refusal::Misuse(format!(
+        _ => Err(Refusal::NotDone(format!(
             "{}: its path does not survive Flink's start scripts; use letters, digits and / . _ - only",
             file.display()
         ))),
@@ -312,7 +328,7 @@ fn config(args: &InstallArgs, home: &Home) -> Result<PathBuf, Refusal> {
 /// How many errors the configuration has that the user named.
 fn errors_in(config: Option<&Path>) -> Result<usize, Refusal> {
     let Some(file) = config else { return Ok(0) };
-    check_file(Some(file), "", &SystemEnvironment).map(|report| report.errors).map_err(|error| misuse(file, &error))
+    check_file(Some(file), "", &SystemEnvironment).map(|report| report.errors).map_err(|error| unusable(file, &error))
 }
 
 /// The example with its one target out of effect: an agent that is just installed tells nobody.
@@ -366,47 +382,25 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 fn read(file: &Path) -> Result<String, Refusal> {
-    fs::read_to_string(file).map_err(|error| wrong(file, &error))
+    fs::read_to_string(file).map_err(|error| unusable(file, &error))
 }
 
-/// Writes a file anew, whole or not at all; with mode and owner of another, where one is to be its model. A link is
-/// followed.
-fn replace(file: &Path, bytes: &[u8], model: Option<&Path>) -> Result<(), Refusal> {
-    let target = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
-    let partial = target.with_extension(format!("leaderwatch-{}", std::process::id()));
-    let write = || -> io::Result<()> {
-        let mut out = fs::File::create(&partial)?;
-        out.write_all(bytes)?;
-        out.sync_all()?;
-        if let Some(model) = model {
-            use std::os::unix::fs::{MetadataExt as _, chown};
-            let model = fs::metadata(model)?;
-            chown(&partial, Some(model.uid()), Some(model.gid()))?;
-            fs::set_permissions(&partial, model.permissions())?;
-        }
-        fs::rename(&partial, &target)
-    };
-    write().map_err(|error| {
-        let _ = fs::remove_file(&partial);
-        wrong(&target, &error)
-    })
+/// Puts a file in the place of another in one step, or of none.
+fn put(file: &Path, bytes: &[u8], model: Option<&Path>) -> Result<(), Refusal> {
+    replace(file, bytes, model).map_err(|error| unusable(file, &error))
 }
 
 /// Whether the file can be replaced: asked before anything is done, so that nothing is left half done.
 fn writable(file: &Path) -> Result<(), Refusal> {
-    let target = fs::canonicalize(file).map_err(|error| wrong(file, &error))?;
+    let target = fs::canonicalize(file).map_err(|error| unusable(file, &error))?;
     let folder = target.parent().unwrap_or(Path::new("/"));
     let access = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).map_err(io::Error::from);
-    access(&target).map_err(|error| wrong(&target, &error))?;
-    access(folder).map_err(|error| wrong(folder, &error))
+    access(&target).map_err(|error| unusable(&target, &error))?;
+    access(folder).map_err(|error| unusable(folder, &error))
 }
 
-fn misuse(file: &Path, error: &io::Error) -> Refusal {
-    Refusal::Misuse(format!("{}: {error}", file.display()))
-}
-
-fn wrong(file: &Path, error: &io::Error) -> Refusal {
-    Refusal::Wrong(format!("{}: {error}; check that you may write there", file.display()))
+fn unusable(file: &Path, error: &io::Error) -> Refusal {
+    Refusal::NotDone(format!("{}: {error}; check the path and that you may read and write there", file.display()))
 }
 
 #[cfg(test)]
@@ -511,7 +505,7 @@ mod tests {
             let before = format!("{key}: -agentpath:/x/{LIBRARY}=cluster=a\n");
             let home = home("1.20.5", "config.yaml", &before);
             let refusal = install(&args(&home)).unwrap_err();
-            assert!(matches!(&refusal, Refusal::Wrong(why) if why.contains(key)), "{refusal:?}");
+            assert!(matches!(&refusal, Refusal::NotDone(why) if why.contains(key)), "{refusal:?}");
             assert_eq!(conf(&home, "config.yaml"), before);
         }
     }
@@ -520,12 +514,12 @@ mod tests {
     fn what_is_no_flink_or_has_no_library_is_refused() {
         let empty = tempfile::tempdir().unwrap();
         let elsewhere = InstallArgs { flink_home: empty.path().to_owned(), ..args(&empty) };
-        assert!(matches!(install(&elsewhere), Err(Refusal::Misuse(why)) if why.contains("no Flink here")));
+        assert!(matches!(install(&elsewhere), Err(Refusal::NotDone(why)) if why.contains("no Flink here")));
         let home = home("2.3.0", "flink-conf.yaml", "a: b\n");
-        assert!(matches!(install(&args(&home)), Err(Refusal::Misuse(why)) if why.contains("reads config.yaml")));
+        assert!(matches!(install(&args(&home)), Err(Refusal::NotDone(why)) if why.contains("reads config.yaml")));
         let no_library = InstallArgs { library: Some(empty.path().join("none.so")), ..args(&home) };
         fs::write(home.path().join("conf/config.yaml"), "").unwrap();
-        assert!(matches!(install(&no_library), Err(Refusal::Misuse(why)) if why.contains("--library")));
+        assert!(matches!(install(&no_library), Err(Refusal::NotDone(why)) if why.contains("--library")));
     }
 
     #[test]
@@ -536,6 +530,16 @@ mod tests {
         install(&InstallArgs { config: Some(own.clone()), ..args(&home) }).unwrap();
         assert_eq!(conf(&home, "config.yaml").matches(&format!("=config={}", own.display())).count(), 2);
         assert!(!home.path().join("leaderwatch").join(CONFIG).exists());
+    }
+
+    #[test]
+    fn what_flink_cannot_read_is_left_alone() {
+        let before = "a: b\na: c\n";
+        let home = home("2.3.0", "config.yaml", before);
+        assert!(
+            matches!(install(&args(&home)), Err(Refusal::NotDone(why)) if why.contains("config.yaml:2: the key `a`"))
+        );
+        assert_eq!(conf(&home, "config.yaml"), before);
     }
 
     /// A file that only its owner may read stays so, and a link stays a link.

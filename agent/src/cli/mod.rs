@@ -9,6 +9,7 @@ pub mod log;
 pub mod pause;
 mod people;
 mod progress;
+mod replace;
 pub mod report;
 pub mod shell;
 pub mod status;
@@ -21,9 +22,9 @@ mod words;
 pub enum Verdict {
     /// Done, and nothing is wrong.
     Done,
-    /// Something is wrong with what was looked at.
+    /// Done, and something is wrong with what was looked at.
     Wrong,
-    /// Called wrongly, or the command cannot do what it was called for.
+    /// Nothing was done: called wrongly, or it cannot be done.
     Misuse,
 }
 

@@ -50,10 +50,15 @@ pub fn run(args: &PauseArgs) -> ExitCode {
 fn pause(args: &PauseArgs, now: Timestamp, zone: &TimeZone, out: &mut dyn Write) -> Result<Verdict, String> {
     let wanted = wanted(args, now)?;
     let mut verdict = Verdict::Done;
+    let is_change = args.end || wanted.is_some();
+    let mut has_done = false;
     for folder in folders(args)? {
         let told = if args.end { end(&folder, now) } else { begin_or_show(&folder, wanted.as_ref(), now, zone) };
         let line = match told {
-            Ok(told) => format!("{}: {told}", folder.display()),
+            Ok(told) => {
+                has_done = true;
+                format!("{}: {told}", folder.display())
+            }
             Err(error) => {
                 verdict = complain(Verdict::Wrong, format_args!("{}: {error}", folder.display()));
                 continue;
@@ -61,7 +66,7 @@ fn pause(args: &PauseArgs, now: Timestamp, zone: &TimeZone, out: &mut dyn Write)
         };
         writeln!(out, "{}", printable(&line)).map_err(|error| format!("standard output: {error}"))?;
     }
-    Ok(verdict)
+    Ok(if is_change && !has_done { Verdict::Misuse } else { verdict })
 }
 
 /// The pause that is asked for; none where it is to be ended or shown.

@@ -19,7 +19,7 @@ pub struct CompletionsArgs {
 /// Prints the manual page, or writes one for each subcommand.
 #[derive(Args)]
 pub struct ManArgs {
-    /// Write `leaderwatch.1`, `leaderwatch-log.1` and so on into this folder instead
+    /// Write `leaderwatch.1`, `leaderwatch-log.1` and so on into this folder instead, which is made where it is not there
     #[arg(short, long, value_name = "FOLDER")]
     output: Option<PathBuf>,
 }
@@ -34,7 +34,7 @@ pub fn completions(args: &CompletionsArgs, mut command: clap::Command) -> ExitCo
 /// Runs `leaderwatch man`.
 pub fn man(args: &ManArgs, command: clap::Command) -> ExitCode {
     if let Some(folder) = &args.output {
-        return match clap_mangen::generate_to(command, folder) {
+        return match std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(command, folder)) {
             Ok(()) => Verdict::Done.into(),
             Err(error) => complain(Verdict::Misuse, format_args!("{}: {error}", folder.display())).into(),
         };

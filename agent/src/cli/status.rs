@@ -53,14 +53,16 @@ fn show(args: &StatusArgs) -> Result<Verdict, Verdict> {
         find(path, 0, &mut files)
             .map_err(|error| complain(Verdict::Misuse, format_args!("{}: {error}", path.display())))?;
     }
+    let now = Timestamp::now();
     if files.is_empty() {
         let names = args.paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
         let words =
             "no agent is at work with this state folder, or it is none; one that ends in order leaves no status";
-        return Err(complain(Verdict::Misuse, format_args!("{names}: no {FILE_NAME} in there: {words}")));
+        let paused = args.paths.iter().filter_map(|path| Some(pause_in_words(&held(path, now).ok()??, now, &zone)));
+        let paused: String = paused.map(|pause| format!("\nPAUSED {pause}")).collect();
+        return Err(complain(Verdict::Misuse, format_args!("{names}: no {FILE_NAME} in there: {words}{paused}")));
     }
     files.sort();
-    let now = Timestamp::now();
     let mut verdict = Verdict::Done;
     let mut out = io::stdout().lock();
     for file in files {
@@ -121,7 +123,17 @@ struct Told {
 /// The pause that holds in the state folder in which an agent has its status: `agents/HOST-PID/status.json`.
 fn pause_of(file: &Path, now: Timestamp) -> io::Result<Option<Pause>> {
     let Some(state) = file.ancestors().nth(3) else { return Ok(None) };
+    held(state, now)
+}
+
+/// The pause that holds in a state folder.
+fn held(state: &Path, now: Timestamp) -> io::Result<Option<Pause>> {
     Ok(Pause::read(state)?.filter(|pause| !pause.remaining(now).is_zero()))
+}
+
+fn pause_in_words(pause: &Pause, now: Timestamp, zone: &TimeZone) -> String {
+    let left = duration(u64::try_from(pause.remaining(now).as_millis()).unwrap_or(u64::MAX));
+    format!("until {}, for {left}: {}", when::shown(pause.until, zone), pause.reason)
 }
 
 fn as_json(status: &Status, told: &Told) -> String {
@@ -226,8 +238,7 @@ fn in_words(status: &Status, told: &Told, now: Timestamp, zone: &TimeZone) -> St
         lines.push(line);
     }
     if let Some(pause) = &told.pause {
-        let left = duration(u64::try_from(pause.remaining(now).as_millis()).unwrap_or(u64::MAX));
-        lines.push(format!("  PAUSED   until {}, for {left}: {}", when::shown(pause.until, zone), pause.reason));
+        lines.push(format!("  PAUSED   {}", pause_in_words(pause, now, zone)));
     }
     lines.extend(told.wrong.iter().map(|what| format!("  WRONG    {what}")));
     if told.wrong.is_empty() {

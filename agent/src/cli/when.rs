@@ -5,13 +5,27 @@ use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, ZonedDateTime};
 use leaderwatch_agent::journal::reader::Stamp;
 
+use super::people::printable;
+
 /// The zone of that name, or the machine's.
 ///
 /// # Errors
 /// A name that the zone database does not know.
 pub fn zone(name: Option<&str>) -> Result<TimeZone, String> {
-    let Some(name) = name else { return Ok(TimeZone::system()) };
+    let Some(name) = name else { return Ok(of_machine()) };
     TimeZone::get(name).map_err(|_| format!("--time-zone: `{name}` is not known; `UTC` and `Asia/Shanghai` are"))
+}
+
+/// The machine's zone. jiff falls back without a word where `TZ` names no zone.
+fn of_machine() -> TimeZone {
+    let named = std::env::var("TZ").unwrap_or_default();
+    TimeZone::try_system().unwrap_or_else(|_| {
+        // A machine that knows no zone of its own, as many containers, is in UTC.
+        if !named.is_empty() {
+            eprintln!("leaderwatch: TZ: `{}` is no time zone that is known; times are in UTC", printable(&named));
+        }
+        TimeZone::UTC
+    })
 }
 
 /// A time: `2h` and `1d 6h` are that long ago; `2026-11-30T10:00:00Z` is a time; `2026-11-30 10:00`, `2026-11-30` and

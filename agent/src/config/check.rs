@@ -5,10 +5,12 @@ use std::io;
 use std::path::Path;
 
 use super::environment::Environment;
+use super::flink_edit::ConfFormat;
 use super::mounts::short_lived_file_system;
 use super::options::Options;
 use super::reader::quoted;
-use super::readiness::{Circumstances, Readiness, assess, default_alert_settings};
+use super::readiness::{Circumstances, Finding, Readiness, assess, default_alert_settings};
+use super::strict_yaml::first_fault;
 use super::{
     AlertSettings, EMAIL_TARGET, Effect, EffectiveTable, Fault, FileSettings, FlinkConf, MailDefaults, Place, Problem,
     WEBHOOK_TARGET, Weight, keys, parse_file, parse_options,
@@ -64,7 +66,8 @@ pub fn check_flink_conf(
     let defaults = default_alert_settings(env);
     let masters = env.read(&folder.join("masters")).ok().map(|text| lines_with_hosts(&text));
     let circumstances = Circumstances { version, masters, alert: alert.unwrap_or(&defaults) };
-    let readiness = assess(&conf, circumstances, env);
+    let mut readiness = assess(&conf, circumstances, env);
+    readiness.findings.splice(0..0, conf.file.as_deref().and_then(|file| unreadable_for_flink(file, env)));
     let mut text = String::new();
     if let Some(file) = &conf.file {
         let version = version.map_or_else(String::new, |version| format!(" (Flink {version})"));
@@ -72,6 +75,19 @@ pub fn check_flink_conf(
     }
     push_readiness(&mut text, &readiness);
     Ok(Some(Report::new(text, readiness.findings.iter().map(|finding| finding.weight))))
+}
+
+/// A `config.yaml` that Flink refuses as a whole.
+fn unreadable_for_flink(file: &Path, env: &dyn Environment) -> Option<Finding> {
+    let name = file.file_name()?.to_str()?;
+    let is_strict = name == ConfFormat::Standard.file_name();
+    let fault = is_strict.then(|| env.read(file).ok()).flatten().and_then(|text| first_fault(&text))?;
+    Some(Finding {
+        weight: Weight::Error,
+        key: format!("{name}:{}", fault.line),
+        reason: format!("{}: Flink does not start with this file, and what is told of it may be wrong", fault.reason),
+        cure: format!("mend line {} or the one behind it", fault.line),
+    })
 }
 
 /// `masters` names a JobManager a line; `#` begins a comment (`config.sh`).

@@ -65,12 +65,16 @@ pub fn read_regular_file(path: &Path) -> io::Result<String> {
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    let mut text = String::new();
-    std::fs::File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_FILE_BYTES {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "longer than 1 MiB"));
     }
-    Ok(text)
+    String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        io::Error::new(io::ErrorKind::InvalidData, format!("line {line} is not UTF-8; save the file as UTF-8"))
+    })
 }
 
 /// An outside made for tests: nothing is there but what the test puts in.
@@ -144,6 +148,13 @@ mod tests {
         for path in [Path::new("/dev/zero"), folder.path(), huge.as_path(), Path::new("/nowhere")] {
             assert!(SystemEnvironment.read(path).is_err(), "{}", path.display());
         }
+    }
+
+    #[test]
+    fn the_line_that_is_not_utf_8_is_told() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), b"a = 1\nb = '\xe4'\n").unwrap();
+        assert!(SystemEnvironment.read(file.path()).unwrap_err().to_string().starts_with("line 2 is not UTF-8"));
     }
 
     #[test]

@@ -20,11 +20,19 @@ pub enum ConfFormat {
 }
 
 impl ConfFormat {
+    /// Name of the file.
+    pub const fn file_name(self) -> &'static str {
+        match self {
+            ConfFormat::Legacy => "flink-conf.yaml",
+            ConfFormat::Standard => "config.yaml",
+        }
+    }
+
     /// The files that this version of Flink reads, the one that wins first: `config.yaml` from 2.0, `flink-conf.yaml` to
     /// 1.18, and in 1.19 and 1.20 the latter where it is there. Source: `GlobalConfiguration.loadConfiguration`.
     pub fn candidates(flink_version: &str) -> &'static [(ConfFormat, &'static str)] {
-        const LEGACY: (ConfFormat, &str) = (ConfFormat::Legacy, "flink-conf.yaml");
-        const STANDARD: (ConfFormat, &str) = (ConfFormat::Standard, "config.yaml");
+        const LEGACY: (ConfFormat, &str) = (ConfFormat::Legacy, ConfFormat::Legacy.file_name());
+        const STANDARD: (ConfFormat, &str) = (ConfFormat::Standard, ConfFormat::Standard.file_name());
         let minor = flink_version.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
         match (major(flink_version), minor) {
             (Some(0 | 1), Some(0..=18)) => &[LEGACY],

@@ -21,6 +21,7 @@ mod readiness;
 mod salvage;
 mod schema;
 mod secret;
+mod strict_yaml;
 mod target;
 mod value;
 mod watch;
@@ -46,6 +47,7 @@ pub use reader::EffectiveTable;
 pub use readiness::{Circumstances, Finding, Readiness, assess, default_alert_settings};
 pub use schema::schema;
 pub use secret::{MASK, Secret, SecretError, SecretSource};
+pub use strict_yaml::{YamlFault, first_fault};
 pub use target::{
     AlertmanagerConfig, ClientCertificate, ConnectionConfig, DingTalkConfig, EmailConfig, FeishuConfig,
     HeartbeatConfig, KindSettings, KubernetesEventConfig, Login, PagerDutyConfig, TargetSettings, TelegramConfig,

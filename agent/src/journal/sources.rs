@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 
+/// U+FEFF in UTF-8.
+const UTF_8_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
+
 /// How deep folders in folders are searched.
 const MAX_DEPTH: usize = 8;
 
@@ -65,11 +68,16 @@ impl Inode {
     }
 }
 
-/// Tells by the first two bytes, not by the name, whether it is gzipped.
+/// Tells by the first two bytes, not by the name, whether it is gzipped. Leaves out the mark of UTF-8 that editors of
+/// Windows put first, which would cost the first record.
 fn unzip(mut input: impl Read + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
-    let mut first = Vec::with_capacity(2);
+    let mut first = Vec::with_capacity(UTF_8_MARK.len());
     input.by_ref().take(2).read_to_end(&mut first)?;
     let is_gzip = first == [0x1f, 0x8b];
+    if first == UTF_8_MARK[..2] {
+        input.by_ref().take(1).read_to_end(&mut first)?;
+        first.drain(..if first == UTF_8_MARK { first.len() } else { 0 });
+    }
     let whole = io::Cursor::new(first).chain(input);
     Ok(if is_gzip { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) })
 }
@@ -152,12 +160,21 @@ mod tests {
     }
 
     #[test]
-    fn shorter_than_a_gzip_header_is_read_as_it_is() {
+    fn what_is_not_gzipped_is_read_as_it_is_without_the_mark_of_utf_8() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.jsonl");
-        fs::write(&path, "x").unwrap();
-        let mut text = String::new();
-        Source::File(path).open().unwrap().0.read_to_string(&mut text).unwrap();
-        assert_eq!(text, "x");
+        let cases: [(&[u8], &[u8]); 5] = [
+            (b"x", b"x"),
+            (b"\xef\xbb\xbfone\n", b"one\n"),
+            (b"\xef\xbb\xbf", b""),
+            (b"\xef\xbbx", b"\xef\xbbx"),
+            (b"\xef", b"\xef"),
+        ];
+        for (bytes, expected) in cases {
+            fs::write(&path, bytes).unwrap();
+            let mut read = Vec::new();
+            Source::File(path.clone()).open().unwrap().0.read_to_end(&mut read).unwrap();
+            assert_eq!(read, expected);
+        }
     }
 }

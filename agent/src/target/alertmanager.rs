@@ -213,7 +213,7 @@ fn class_label(class: Class) -> &'static str {
     }
 }
 
-fn judge(reply: &Reply) -> Outcome {
+pub(super) fn judge(reply: &Reply) -> Outcome {
     if reply.status == 200 { Outcome::delivered() } else { reply.unclear() }
 }
 

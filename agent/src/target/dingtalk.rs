@@ -117,7 +117,7 @@ fn sign(secret: &str, timestamp_ms: &str) -> String {
     BASE64_STANDARD.encode(hmac::sign(&key, format!("{timestamp_ms}\n{secret}").as_bytes()))
 }
 
-fn verdict(code: i64, message: &str) -> Verdict {
+pub(super) fn verdict(code: i64, message: &str) -> Verdict {
     match code {
         130_101 | 410_100 | 90_018 => Verdict::TooMany,
         310_000 if message.contains("sign") || message.contains("timestamp") => Verdict::Signature,

@@ -54,7 +54,7 @@ fn message(alert: &Alert) -> Value {
     })
 }
 
-fn judge(reply: &Reply) -> Outcome {
+pub(super) fn judge(reply: &Reply) -> Outcome {
     let json = reply.json();
     match (reply.status, &json) {
         (200, Some(json)) if json["id"].is_string() => {

@@ -100,7 +100,7 @@ fn sign(secret: &str, timestamp_seconds: &str) -> String {
     BASE64_STANDARD.encode(hmac::sign(&key, b""))
 }
 
-fn verdict(code: i64, message: &str) -> Verdict {
+pub(super) fn verdict(code: i64, message: &str) -> Verdict {
     match code {
         11_232 => Verdict::TooMany,
         9_499 if message.to_lowercase().contains("too many") => Verdict::TooMany,

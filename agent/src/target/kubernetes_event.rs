@@ -153,7 +153,7 @@ fn event(notice: &Notice, namespace: &str, involved: &Value, now: jiff::Timestam
     })
 }
 
-fn judge(reply: &Reply) -> Outcome {
+pub(super) fn judge(reply: &Reply) -> Outcome {
     match reply.status {
         201 => Outcome::Delivered {
             receipt: reply.json().and_then(|json| json["metadata"]["name"].as_str().map(str::to_owned)),

@@ -14,6 +14,8 @@ pub(crate) mod fake;
 mod fake_smtp;
 pub mod feishu;
 mod fresh;
+#[cfg(test)]
+mod fuzz;
 pub mod heartbeat;
 pub mod http;
 pub mod kubernetes_event;

@@ -123,7 +123,7 @@ fn details(alert: &Alert, is_whole: bool) -> Value {
     if is_whole { json!({"text": text, "alert": alert}) } else { json!({"text": text, "alert_id": alert.id}) }
 }
 
-fn judge(reply: &Reply) -> Outcome {
+pub(super) fn judge(reply: &Reply) -> Outcome {
     match reply.status {
         202 => {
             Outcome::Delivered { receipt: reply.json().and_then(|json| json["dedup_key"].as_str().map(str::to_owned)) }

@@ -45,7 +45,7 @@ fn message(alert: &Alert) -> Value {
     json!({"text": shown, "blocks": blocks})
 }
 
-fn judge(reply: &Reply) -> Outcome {
+pub(super) fn judge(reply: &Reply) -> Outcome {
     if reply.status == 200 && reply.is_whole && reply.text().trim() == "ok" {
         return Outcome::delivered();
     }

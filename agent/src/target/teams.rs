@@ -63,7 +63,7 @@ fn message(alert: &Alert) -> Value {
     })
 }
 
-fn judge(reply: &Reply) -> Outcome {
+pub(super) fn judge(reply: &Reply) -> Outcome {
     match reply.status {
         200 | 202 => Outcome::Delivered { receipt: Some("accepted; Teams does not confirm that it is shown".into()) },
         _ => reply.unclear(),

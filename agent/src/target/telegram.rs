@@ -40,9 +40,9 @@ impl Telegram {
         Telegram { name, url, chat_id: Mutex::new(chat_id), http }
     }
 
-    fn judge(&self, reply: &Reply) -> Outcome {
+    pub(super) fn judge(&self, reply: &Reply) -> Outcome {
         let Some(json) = reply.json() else { return reply.unclear() };
-        if json["ok"] == true {
+        if json["ok"] == true && reply.failure().is_none() {
             return Outcome::Delivered { receipt: json["result"]["message_id"].as_i64().map(|id| id.to_string()) };
         }
         let parameters = &json["parameters"];

@@ -35,7 +35,7 @@ fn message(alert: &Alert) -> Value {
     json!({"msgtype": "text", "text": {"content": cut_bytes(&content, TEXT_BYTES)}})
 }
 
-fn verdict(code: i64, _: &str) -> Verdict {
+pub(super) fn verdict(code: i64, _: &str) -> Verdict {
     match code {
         45_009 => Verdict::TooMany,
         // Key unknown; parameter; content too long.

@@ -23,7 +23,7 @@ pub struct Tally {
 
 impl Tally {
     /// Calls in every method of a class that can take one.
-    fn rewrite_all(&mut self, class_file: &[u8]) -> Vec<u8> {
+    pub fn rewrite_all(&mut self, class_file: &[u8]) -> Vec<u8> {
         self.classes += 1;
         let Some(candidates) = candidates(class_file) else {
             self.unread += 1;
@@ -47,7 +47,7 @@ impl Tally {
 }
 
 /// A bridge in Java, for JVMs without the agent.
-fn write_bridge(folder: &Path, javac: &mut Command) {
+pub fn write_bridge(folder: &Path, javac: &mut Command) {
     let source = folder.join("leaderwatch/Bridge.java");
     std::fs::create_dir_all(source.parent().unwrap()).unwrap();
     let body = "package leaderwatch; public final class Bridge {

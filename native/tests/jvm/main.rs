@@ -4,6 +4,7 @@
 mod attach;
 mod corpus;
 mod flink;
+mod fuzz;
 mod load;
 mod neighbours;
 mod observe;

@@ -6,7 +6,7 @@ mod table;
 pub mod undelivered;
 
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -102,6 +102,11 @@ fn is_known_event(wanted: &str) -> bool {
     Event::NAMES.iter().any(|name| if is_whole { *name == wanted } else { name.starts_with(beginning) })
 }
 
+/// Nobody adds to a gzipped log.
+fn is_closed(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "gz") && path.is_file()
+}
+
 /// Where wanted records go.
 enum Sink {
     Json,
@@ -135,6 +140,14 @@ impl Session {
         };
         if args.paths.is_empty() && io::stdin().is_terminal() {
             return Err("no log given: name alert logs or folders, or `-` for standard input".to_owned());
+        }
+        if args.follow
+            && let Some(closed) = args.paths.iter().find(|path| is_closed(path))
+        {
+            return Err(format!(
+                "{}: is gzipped, so nothing will be added to it; leave out --follow",
+                closed.display()
+            ));
         }
         let paths = if args.paths.is_empty() { vec![PathBuf::from("-")] } else { args.paths.clone() };
         let style = || Style { colour: wants_colour(), width: args.width.or_else(terminal_width), zone: zone.clone() };

@@ -3,9 +3,8 @@
 mod model;
 mod page;
 
-use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -18,6 +17,7 @@ use leaderwatch_agent::journal::sources::{self, Inode, Source};
 use self::model::Gather;
 use self::page::Events;
 use super::progress::Progress;
+use super::replace::replace;
 use super::{Verdict, complain, when};
 
 /// Makes one self-contained HTML page, or JSON, of what the alert logs tell: who led when, failovers, times without
@@ -40,7 +40,7 @@ pub struct ReportArgs {
     #[arg(long, value_name = "ZONE")]
     time_zone: Option<String>,
     /// How many of the latest records the page lists; figures and timeline are of all
-    #[arg(long, value_name = "NUMBER", default_value_t = 100_000)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 100_000, allow_negative_numbers = true)]
     max_events: usize,
 }
 
@@ -105,21 +105,6 @@ fn make(args: &ReportArgs) -> Result<Verdict, Verdict> {
     Ok(verdict)
 }
 
-/// Writes a file in one step, so that a full disk leaves the page that was there; a pipe or a device is written to.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if fs::metadata(&target).is_ok_and(|known| !known.is_file()) {
-        return fs::write(target, text);
-    }
-    let mut partial = target.clone().into_os_string();
-    partial.push(format!(".{}.new", std::process::id()));
-    let written = fs::write(&partial, text).and_then(|()| fs::rename(&partial, &target));
-    written.inspect_err(|_| {
-        // What is left of it says nothing.
-        let _ = fs::remove_file(&partial);
-    })
-}
-
 /// A log that the page would take the place of.
 fn overwritten<'a>(args: &ReportArgs, found: &'a [Source]) -> Option<&'a Source> {
     let output = Inode::of_file(args.output.as_deref()?)?;
@@ -129,7 +114,7 @@ fn overwritten<'a>(args: &ReportArgs, found: &'a [Source]) -> Option<&'a Source>
 fn write_out(args: &ReportArgs, text: &str) -> Result<(), Verdict> {
     let file = args.output.as_ref().filter(|path| path.as_os_str() != "-");
     let result = match file {
-        Some(path) => replace(path, text),
+        Some(path) => replace(path, text.as_bytes(), None),
         None => io::stdout().lock().write_all(text.as_bytes()),
     };
     result.map_err(|error| match (file, error.kind()) {

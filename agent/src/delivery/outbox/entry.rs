@@ -49,7 +49,7 @@ pub enum Entry {
 
 /// Why a line is no record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum BadLine {
+pub(crate) enum BadLine {
     /// Its checksum is missing or differs.
     Checksum,
     /// Its checksum is right, but this version cannot read it.
@@ -69,7 +69,7 @@ impl fmt::Display for BadLine {
 const PREFIX_BYTES: usize = 9;
 
 /// Appends the line of `entries` to `out`. One line is one checksum, so that it is read back as a whole or not at all.
-pub(super) fn write_line(entries: &[Entry], out: &mut Vec<u8>) {
+pub(crate) fn write_line(entries: &[Entry], out: &mut Vec<u8>) {
     let json = serde_json::to_vec(entries).expect("an entry has string keys only, so it is always JSON");
     out.extend_from_slice(format!("{:08x} ", crc32fast::hash(&json)).as_bytes());
     out.extend_from_slice(&json);
@@ -77,7 +77,7 @@ pub(super) fn write_line(entries: &[Entry], out: &mut Vec<u8>) {
 }
 
 /// Reads a line without its line feed.
-pub(super) fn read_line(line: &[u8]) -> Result<Vec<Entry>, BadLine> {
+pub(crate) fn read_line(line: &[u8]) -> Result<Vec<Entry>, BadLine> {
     let (prefix, json) = line.split_at_checked(PREFIX_BYTES).ok_or(BadLine::Checksum)?;
     let checksum = std::str::from_utf8(prefix)
         .ok()

@@ -60,6 +60,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 pub use self::entry::Entry;
+#[cfg(test)]
+pub(crate) use self::entry::{read_line, write_line};
 pub use self::live::Pending;
 #[cfg(test)]
 pub(crate) use self::tests::notice;

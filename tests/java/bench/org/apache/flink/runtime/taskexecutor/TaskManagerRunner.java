@@ -35,6 +35,10 @@ public class TaskManagerRunner {
                 storm(Integer.parseInt(words[1]));
                 System.in.read();
                 break;
+            case "soak":
+                soak(Integer.parseInt(words[1]), Integer.parseInt(words[2]));
+                System.in.read();
+                break;
             default:
                 throw new IllegalArgumentException(words[0]);
         }
@@ -122,6 +126,17 @@ public class TaskManagerRunner {
             listener.notifyLeaderAddress(ADDRESS, next);
         }
         System.out.println("moved " + begin + " " + System.nanoTime());
+    }
+
+    /** One job after the other gets another leader, one a second. */
+    private static void soak(int seconds, int jobs) throws Exception {
+        long begin = System.nanoTime();
+        for (int second = 0; second < seconds; second++) {
+            // As Flink does it: after a loss of its connection a new listener is told.
+            job(second % jobs).notifyLeaderAddress(ADDRESS, nextId());
+            Thread.sleep(Math.max(0, (second + 1) * 1000L - (System.nanoTime() - begin) / 1_000_000));
+        }
+        System.out.println("moved");
     }
 
     private static DefaultJobLeaderService.JobManagerLeaderListener job(int number) {

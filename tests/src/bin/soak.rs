@@ -1,0 +1,92 @@
+//! The soak. See `scripts/soak`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use leaderwatch_tests::bench::jvm::Ground;
+use leaderwatch_tests::bench::soak::{Sample, growths, measure};
+use leaderwatch_tests::command_line;
+use leaderwatch_tests::webhook::WebhookReceiver;
+
+const USAGE: &str = "\
+Usage: scripts/soak [--minutes N]
+
+One leader moves each second in one JVM, for N minutes (60): memory, threads, descriptors and disk must not grow.
+";
+
+/// Samples of a run.
+const SAMPLES: u64 = 60;
+/// Alerts that may still be under way at the end.
+const UNDER_WAY: u64 = 10;
+
+fn main() -> ExitCode {
+    command_line::run("scripts/soak", USAGE, parse(std::env::args().skip(1)), |minutes| run(*minutes))
+}
+
+fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<u64>> {
+    let mut minutes = 60;
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--minutes" => {
+                let value = arguments.next().context("--minutes needs a number")?;
+                minutes = value.parse().with_context(|| format!("--minutes wants a number, not `{value}`"))?;
+            }
+            "--help" | "-h" => return Ok(None),
+            _ => bail!("unknown argument `{argument}`"),
+        }
+    }
+    if minutes == 0 {
+        bail!("--minutes wants 1 or more");
+    }
+    Ok(Some(minutes))
+}
+
+fn run(minutes: u64) -> Result<bool> {
+    let (ground, webhook) = (Ground::new()?, WebhookReceiver::start()?);
+    let (url, seconds) = (webhook.url(), 60 * minutes);
+    let options = [("webhook", url.as_str()), ("group_wait", "0s")];
+    let every = Duration::from_secs((seconds / SAMPLES).max(1));
+    println!(
+        "{:>7} {:>11} {:>10} {:>8} {:>12} {:>7} {:>9} {:>10}",
+        "s", "resident MB", "virtual MB", "threads", "descriptors", "log kB", "state kB", "delivered"
+    );
+    let samples = measure(&ground, seconds, every, &options, &|| webhook.received().len(), print)?;
+    let mut is_flat = true;
+    for growth in growths(&samples)? {
+        let grown = growth.late > growth.most;
+        is_flat &= !grown;
+        println!(
+            "{}: {:.1} early, {:.1} at the end, {:.1} at most{}",
+            growth.what,
+            growth.early,
+            growth.late,
+            growth.most,
+            if grown { ": GROWN" } else { "" }
+        );
+    }
+    let delivered = samples.last().context("no sample")?.delivered as u64;
+    // The first move of each job is its first leader, which is no alert.
+    println!("{delivered} alerts delivered");
+    let expected = seconds.saturating_sub(u64::from(leaderwatch_tests::bench::soak::JOBS));
+    let all_came = delivered + UNDER_WAY >= expected;
+    if !all_came {
+        println!("{expected} were to come: MISSING");
+    }
+    Ok(is_flat && all_came)
+}
+
+fn print(sample: &Sample) {
+    let it = sample.footprint;
+    println!(
+        "{:>7} {:>11.1} {:>10.1} {:>8} {:>12} {:>7.0} {:>9.0} {:>10}",
+        sample.at_s,
+        it.resident_mb,
+        it.virtual_mb,
+        it.threads,
+        it.descriptors,
+        sample.log_kb,
+        sample.state_kb,
+        sample.delivered
+    );
+}
