@@ -55,7 +55,8 @@ fn fuzz_configuration() {
 fn fuzz_flink_configuration() {
     check!(name = "flink_configuration").with_iterations(RANDOM_RUNS).for_each(|bytes: &[u8]| {
         let Ok(text) = std::str::from_utf8(bytes) else { return };
-        let lines = text.lines().count() + 1;
+        // YAML ends a line at a carriage return, too.
+        let lines = 1 + text.matches(['\n', '\r']).count();
         assert!(first_fault(text).is_none_or(|fault| (1..=lines).contains(&fault.line)), "{:?}", first_fault(text));
         for (name, version) in [("config.yaml", "2.3.0"), ("flink-conf.yaml", "1.14.6")] {
             let env = FakeEnvironment::default().with_file(&format!("/conf/{name}"), text);
@@ -94,10 +95,13 @@ fn fuzz_alert_log() {
             let Some(head) = Head::of(line.bytes) else { continue };
             alike.told_before(&head);
             let quick = Entry::with_head(&head, line.bytes);
-            if let (Some(stamp), Some(Entry::Known(record))) = (stamp, &quick) {
-                assert_eq!(Stamp::of(record.ts), stamp);
-                assert_eq!(serde_json::from_slice::<crate::event::Event>(line.bytes).unwrap(), record.event);
-            }
+            // What is garbled in a field of a later version, only the quick way passes over.
+            let (Some(stamp), Some(Entry::Known(record)), Ok(text)) = (stamp, &quick, std::str::from_utf8(line.bytes))
+            else {
+                continue;
+            };
+            assert_eq!(Stamp::of(record.ts), stamp);
+            assert_eq!(serde_json::from_str::<crate::event::Event>(text).unwrap(), record.event);
         }
     });
 }

@@ -30,6 +30,30 @@ fn log_tells_one_story() {
     insta::assert_snapshot!(tell(&["log", LOGS, "--time-zone", "Asia/Shanghai"]));
 }
 
+/// The table of a log that is larger than the memory that the command may have.
+#[test]
+fn a_log_is_read_as_a_stream() {
+    const MOST_KB: usize = 49_152;
+    let line = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/__fuzz__/alert_log/corpus/leader.moved"));
+    let line = line.unwrap();
+    let limited = format!("ulimit -v {MOST_KB}; exec {} log -", env!("CARGO_BIN_EXE_leaderwatch"));
+    let mut command = Command::new("sh");
+    command.args(["-c", &limited]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut input = std::io::BufWriter::new(child.stdin.take().unwrap());
+    let lines = MOST_KB * 1024 * 3 / 2 / line.len();
+    for number in 0..lines {
+        let (second, minute, hour) = (number % 60, number / 60 % 60, number / 3600 % 24);
+        // Each has a time of its own, so that none is left out as seen alike.
+        let time =
+            format!("2026-11-{:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", 1 + number / 86_400, number % 1000);
+        input.write_all(line.replace("2026-11-30T10:19:49.123Z", &time).as_bytes()).unwrap();
+    }
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
 #[test]
 fn log_fits_a_narrow_terminal() {
     insta::assert_snapshot!(tell(&["log", LOGS, "--time-zone", "UTC", "--width", "100"]));

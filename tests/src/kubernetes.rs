@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use jiff::Timestamp;
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -223,6 +224,48 @@ impl Kubernetes {
         Ok(self.get(&path)?["items"].as_array().cloned().unwrap_or_default())
     }
 
+    /// The ConfigMaps of the namespace that hold a lease of Flink's, with what the lease says.
+    fn leases(&self) -> Result<Vec<(Value, Value)>> {
+        let found = self.get(&format!("/api/v1/namespaces/{NAMESPACE}/configmaps"))?;
+        let maps = found["items"].as_array().cloned().unwrap_or_default().into_iter();
+        Ok(maps.filter_map(|map| Some((lease_of(&map)?, map))).map(|(lease, map)| (map, lease)).collect())
+    }
+
+    /// Whether each lease of Flink's was renewed after `since`.
+    ///
+    /// # Errors
+    /// Where the API does not answer.
+    pub fn leases_renewed_since(&self, since: Timestamp) -> Result<bool> {
+        let leases = self.leases()?;
+        let is_renewed = |lease: &Value| {
+            lease["renewTime"].as_str().and_then(|at| at.parse::<Timestamp>().ok()).is_some_and(|at| at > since)
+        };
+        Ok(!leases.is_empty() && leases.iter().all(|(_, lease)| is_renewed(lease)))
+    }
+
+    /// Takes all leases of Flink's on behalf of somebody who never renews them, as a standby does that dies at once.
+    ///
+    /// # Errors
+    /// Where there is none, or a holder renews faster than it can be taken.
+    pub fn take_leases(&self) -> Result<()> {
+        let leases = self.leases()?;
+        ensure!(!leases.is_empty(), "no ConfigMap of the namespace holds a lease");
+        for (map, _) in leases {
+            let name = map["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{name}");
+            crate::wait::until(&format!("{name} to be taken"), Duration::from_secs(30), || {
+                let mut map = self.get(&path)?;
+                let mut lease = lease_of(&map).with_context(|| format!("{name} holds no lease"))?;
+                lease["holderIdentity"] = "somebody-else".into();
+                lease["renewTime"] = format!("{:.6}", Timestamp::now()).into();
+                map["metadata"]["annotations"][LEASE] = lease.to_string().into();
+                // Renewed in between: the version of the object is another one, and it is read again.
+                Ok(self.replace(&path, &map.to_string()).ok().map(|_| ()))
+            })?;
+        }
+        Ok(())
+    }
+
     /// SIGSTOP: nobody gets an answer.
     ///
     /// # Errors
@@ -270,6 +313,13 @@ impl Kubernetes {
         fs::write(&file, config.to_string())?;
         Ok(file)
     }
+}
+
+/// Annotation in which the client library of Flink keeps a lease.
+const LEASE: &str = "control-plane.alpha.kubernetes.io/leader";
+
+fn lease_of(map: &Value) -> Option<Value> {
+    serde_json::from_str(map["metadata"]["annotations"][LEASE].as_str()?).ok()
 }
 
 /// Path of a kind of access rules.

@@ -1,7 +1,8 @@
 //! The agent is loaded into a TaskManager that runs, as `leaderwatch attach` does it; failovers after that are alerted.
 #![allow(clippy::unwrap_used)]
 
-use leaderwatch_agent::attach::{Attached, attach};
+use std::process::Command;
+
 use leaderwatch_tests::cluster::Cluster;
 use leaderwatch_tests::installation::Installation;
 use leaderwatch_tests::mail::{MailReceiver, Security};
@@ -22,14 +23,19 @@ fn failovers_after_an_attach_are_alerted(version: &str, java_line: u32) {
     let job = watched.cluster.submit("orders-to-invoices", 100).unwrap();
     watched.cluster.start_standby(1).unwrap();
 
-    let pid = u32::try_from(watched.cluster.task_managers[0].pid().unwrap()).unwrap();
-    let library = agent::library().unwrap();
-    assert_eq!(attach(pid, &library, options).unwrap(), Attached::Loaded);
+    let pid = watched.cluster.task_managers[0].pid().unwrap().to_string();
+    // The library beside the command, as it is installed.
+    let attach = |options: &str, told: &str| {
+        let output = Command::new(agent::command().unwrap()).args(["attach", &pid, options]).output().unwrap();
+        let words = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && words.contains(told), "{told}: {output:?}");
+    };
+    attach(options, "The agent is loaded into process");
     let started = watched.wait_for_records(0, "agent.started", 1).unwrap();
     assert_eq!(started[0]["flink_version"], version);
-    assert_eq!(attach(pid, &library, "").unwrap(), Attached::Already);
+    attach("", "nothing was changed");
     // Other options take the place of those before, and nothing else changes.
-    assert_eq!(attach(pid, &library, &format!("{options},group_wait=1s")).unwrap(), Attached::GivenOptions);
+    attach(&format!("{options},group_wait=1s"), "it takes these options in place of those before");
     watched.wait_for_records(0, "agent.reconfigured", 1).unwrap();
 
     // Flink does not say once more who leads, so the first leader after an attach is one that is seen first.

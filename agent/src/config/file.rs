@@ -317,6 +317,7 @@ impl<'a> Reader<'a> {
         let connection = ConnectionConfig {
             proxy: section.secret(&keys::PROXY),
             ca_file: section.existing_path(&keys::CA_FILE),
+            client_certificate: client_certificate(&mut section),
             server_name: section.text(&keys::SERVER_NAME),
             timeout: section.duration(&keys::TIMEOUT),
         };
@@ -352,9 +353,8 @@ impl<'a> Reader<'a> {
         let from = section.value(&keys::FROM, value::address).unwrap_or_else(|| self.mail.from.clone());
         section.note(keys::SMTP.name, quoted(&smtp.to_string()));
         section.note(keys::FROM.name, quoted(&from));
-        let (to, login, client_certificate) =
-            (section.addresses(&keys::TO), login(section), client_certificate(section));
-        Some(EmailConfig { smtp, from, to, login, client_certificate })
+        let (to, login) = (section.addresses(&keys::TO), login(section));
+        Some(EmailConfig { smtp, from, to, login })
     }
 }
 
@@ -413,8 +413,7 @@ fn webhook(section: &mut Section<'_, '_>) -> Option<WebhookConfig> {
         Some("cloudevents") => WebhookFormat::CloudEvents,
         _ => WebhookFormat::Plain,
     };
-    let client_certificate = client_certificate(section);
-    Some(WebhookConfig { url: url?, secrets, token, login, headers, format, client_certificate })
+    Some(WebhookConfig { url: url?, secrets, token, login, headers, format })
 }
 
 fn client_certificate(section: &mut Section<'_, '_>) -> Option<ClientCertificate> {

@@ -298,7 +298,8 @@ pub const TIMEOUT: Key = Key::new(
 .or("10s");
 
 /// Keys that every target takes.
-pub const SHARED: [Key; 8] = [NAME, KIND, TARGET_CLASSES, FALLBACK, PROXY, CA_FILE, SERVER_NAME, TIMEOUT];
+pub const SHARED: [Key; 10] =
+    [NAME, KIND, TARGET_CLASSES, FALLBACK, PROXY, CA_FILE, CLIENT_CERT, CLIENT_KEY, SERVER_NAME, TIMEOUT];
 
 /// URL of a target.
 pub const URL: Key =
@@ -467,8 +468,8 @@ macro_rules! kinds {
 
 kinds! {
     "webhook", "Generic JSON by HTTP POST.",
-        [URL, WEBHOOK_SECRETS, TOKEN, USERNAME, PASSWORD, HEADERS, FORMAT, CLIENT_CERT, CLIENT_KEY];
-    "email", "Email by SMTP.", [SMTP, FROM, TO, USERNAME, PASSWORD, CLIENT_CERT, CLIENT_KEY];
+        [URL, WEBHOOK_SECRETS, TOKEN, USERNAME, PASSWORD, HEADERS, FORMAT];
+    "email", "Email by SMTP.", [SMTP, FROM, TO, USERNAME, PASSWORD];
     "slack", "Slack incoming webhook.", [URL];
     "teams", "Microsoft Teams by a Workflows webhook.", [URL];
     "discord", "Discord webhook.", [URL];

@@ -237,7 +237,13 @@ fn option_targets(options: &Options, file: &FileSettings, env: &dyn Environment)
         name: name.to_owned(),
         classes: file.alert.classes.clone(),
         fallback: None,
-        connection: ConnectionConfig { proxy: None, ca_file: None, server_name: None, timeout: default_timeout() },
+        connection: ConnectionConfig {
+            proxy: None,
+            ca_file: None,
+            client_certificate: None,
+            server_name: None,
+            timeout: default_timeout(),
+        },
         kind,
     };
     let webhook = options.webhook.clone().map(|url| {
@@ -248,13 +254,12 @@ fn option_targets(options: &Options, file: &FileSettings, env: &dyn Environment)
             login: None,
             headers: Vec::new(),
             format: WebhookFormat::Plain,
-            client_certificate: None,
         };
         target(WEBHOOK_TARGET, KindSettings::Webhook(webhook))
     });
     let email = options.email.clone().map(|to| {
         let smtp = options.smtp.clone().unwrap_or_else(default_smtp);
-        let email = EmailConfig { smtp, from: sender(options, env), to, login: None, client_certificate: None };
+        let email = EmailConfig { smtp, from: sender(options, env), to, login: None };
         target(EMAIL_TARGET, KindSettings::Email(email))
     });
     webhook.into_iter().chain(email).collect()

@@ -33,7 +33,9 @@ pub fn first_fault(text: &str) -> Option<YamlFault> {
         let (event, span) = match event {
             Ok(found) => found,
             Err(error) => {
-                return Some(YamlFault { line: error.marker().line(), reason: error.info().to_owned() });
+                // What is missing at the end is found behind it.
+                let line = error.marker().line().min(text.split(['\n', '\r']).count());
+                return Some(YamlFault { line, reason: error.info().to_owned() });
             }
         };
         match event {

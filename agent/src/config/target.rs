@@ -29,6 +29,8 @@ pub struct ConnectionConfig {
     pub proxy: Option<SecretSource>,
     /// PEM file with certificates of authorities to trust beside the system's.
     pub ca_file: Option<PathBuf>,
+    /// What to show to the receiver.
+    pub client_certificate: Option<ClientCertificate>,
     /// Name in the certificate, where it is another than the one that is connected to.
     pub server_name: Option<String>,
     /// Longest time that one attempt may take in all.
@@ -124,8 +126,6 @@ pub struct WebhookConfig {
     pub headers: Vec<(String, SecretSource)>,
     /// The body.
     pub format: WebhookFormat,
-    /// What to show to the receiver.
-    pub client_certificate: Option<ClientCertificate>,
 }
 
 /// Email.
@@ -139,8 +139,6 @@ pub struct EmailConfig {
     pub to: Vec<String>,
     /// Authentication.
     pub login: Option<Login>,
-    /// What to show to the server.
-    pub client_certificate: Option<ClientCertificate>,
 }
 
 /// A DingTalk custom robot.

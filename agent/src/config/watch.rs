@@ -107,7 +107,10 @@ impl Settings {
             ("log", self.log != new.log),
             // The folder's last part follows cluster and namespace, which are told themselves.
             ("state", self.state.as_ref().map(|s| s.parent()) != new.state.as_ref().map(|s| s.parent())),
+            ("metrics_file", self.metrics_file != new.metrics_file),
+            ("alert.remember_for", self.alert.remember_for != new.alert.remember_for),
             ("claim.store", self.claim.store != new.claim.store),
+            ("claim.lease", self.claim.lease != new.claim.lease),
         ];
         differs.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }

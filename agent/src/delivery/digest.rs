@@ -3,9 +3,11 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use jiff::tz::TimeZone;
 use ring::digest::{SHA256, digest};
 
 use crate::alert::Severity;
+use crate::config::Language;
 use crate::target::{Action, Notice};
 
 /// Why notices go out as one.
@@ -17,58 +19,86 @@ pub enum Why {
     Backlog,
 }
 
-/// The sentences that the delivery itself tells people, so that they can be in the reader's language.
-pub trait Wording: Send + Sync {
-    /// Title and text of a digest.
-    fn digest(&self, notices: &[Arc<Notice>], why: Why) -> (String, String);
-    /// A line below the text of an alert that `refused_by` refused for good.
-    fn instead(&self, refused_by: &str, reason: &str) -> String;
+/// The sentences that the delivery itself tells people, in their language and time zone.
+#[derive(Debug, Clone)]
+pub struct Wording {
+    language: Language,
+    time_zone: TimeZone,
 }
 
-/// The sentences in English.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct English;
+impl Default for Wording {
+    /// English, UTC.
+    fn default() -> Self {
+        Self::new(Language::English, TimeZone::UTC)
+    }
+}
 
 /// Up to so many characters of text, a digest holds each alert's text; beyond, only titles.
 const FULL_TEXT_CHARACTERS: usize = 2500;
 /// Titles in a digest.
 const TITLES: usize = 30;
 
-impl Wording for English {
-    fn digest(&self, notices: &[Arc<Notice>], why: Why) -> (String, String) {
-        let plural = if notices.len() == 1 { "alert" } else { "alerts" };
-        let title = match why {
-            Why::Old => format!("{} {plural} from earlier, delivered late", notices.len()),
-            Why::Backlog => format!("{} {plural} in one message", notices.len()),
-        };
-        (title, list(notices, |rest| format!("and {rest} more, which are in the alert log")))
+impl Wording {
+    /// The sentences of a language, with times in a zone.
+    pub fn new(language: Language, time_zone: TimeZone) -> Self {
+        Self { language, time_zone }
     }
 
-    fn instead(&self, refused_by: &str, reason: &str) -> String {
-        format!("You are told because `{refused_by}` refused this alert: {reason}")
+    /// Title and text of a digest: time and title of each notice, with its text where all of it is short.
+    pub fn digest(&self, notices: &[Arc<Notice>], why: Why) -> (String, String) {
+        let characters: usize = notices.iter().map(|notice| notice.alert.text.chars().count()).sum();
+        let mut list = String::new();
+        for notice in notices.iter().take(TITLES) {
+            let alert = &notice.alert;
+            let at = alert.occurred_at.to_zoned_datetime(self.time_zone.clone());
+            let _ = writeln!(list, "{} {}", at.strftime("%Y-%m-%d %H:%M:%S %:z"), alert.title);
+            if characters <= FULL_TEXT_CHARACTERS {
+                let _ = writeln!(list, "{}\n", alert.text.trim_end());
+            }
+        }
+        if let Some(rest) = notices.len().checked_sub(TITLES).filter(|rest| *rest > 0) {
+            list.push_str(&self.more(rest));
+        }
+        list.truncate(list.trim_end().len());
+        (self.title(notices.len(), why), list)
     }
-}
 
-/// Time and title of each notice, with its text where all of it is short.
-pub fn list(notices: &[Arc<Notice>], more: impl FnOnce(usize) -> String) -> String {
-    let characters: usize = notices.iter().map(|notice| notice.alert.text.chars().count()).sum();
-    let mut list = String::new();
-    for notice in notices.iter().take(TITLES) {
-        let alert = &notice.alert;
-        let _ = writeln!(list, "{:.0} {}", alert.occurred_at, alert.title);
-        if characters <= FULL_TEXT_CHARACTERS {
-            let _ = writeln!(list, "{}\n", alert.text.trim_end());
+    fn title(&self, count: usize, why: Why) -> String {
+        let alerts = if count == 1 { "alert" } else { "alerts" };
+        match (self.language, why) {
+            (Language::English, Why::Old) => format!("{count} {alerts} from earlier, delivered late"),
+            (Language::English, Why::Backlog) => format!("{count} {alerts} in one message"),
+            (Language::SimplifiedChinese, Why::Old) => format!("{count} 条较早的告警，延迟送达"),
+            (Language::SimplifiedChinese, Why::Backlog) => format!("{count} 条告警合并为一条消息"),
+            (Language::TraditionalChinese, Why::Old) => format!("{count} 則較早的警示，延遲送達"),
+            (Language::TraditionalChinese, Why::Backlog) => format!("{count} 則警示合併為一則訊息"),
+            (Language::Korean, Why::Old) => format!("이전 알림 {count}건, 늦게 전달됨"),
+            (Language::Korean, Why::Backlog) => format!("알림 {count}건을 메시지 하나로 보냄"),
         }
     }
-    if let Some(rest) = notices.len().checked_sub(TITLES).filter(|rest| *rest > 0) {
-        list.push_str(&more(rest));
+
+    fn more(&self, rest: usize) -> String {
+        match self.language {
+            Language::English => format!("and {rest} more, which are in the alert log"),
+            Language::SimplifiedChinese => format!("另有 {rest} 条，见告警日志"),
+            Language::TraditionalChinese => format!("另有 {rest} 則，見警示日誌"),
+            Language::Korean => format!("그 외 {rest}건은 알림 로그에 있습니다"),
+        }
     }
-    list.truncate(list.trim_end().len());
-    list
+
+    /// A line below the text of an alert that `refused_by` refused for good.
+    pub fn instead(&self, refused_by: &str, reason: &str) -> String {
+        match self.language {
+            Language::English => format!("You are told because `{refused_by}` refused this alert: {reason}"),
+            Language::SimplifiedChinese => format!("因 `{refused_by}` 拒收此告警，改为通知您：{reason}"),
+            Language::TraditionalChinese => format!("因 `{refused_by}` 拒收此警示，改為通知您：{reason}"),
+            Language::Korean => format!("`{refused_by}`에서 이 알림을 거부하여 대신 알려 드립니다: {reason}"),
+        }
+    }
 }
 
 /// One notice for several, of which there must be at least one.
-pub(super) fn merge(notices: &[Arc<Notice>], why: Why, wording: &dyn Wording) -> Arc<Notice> {
+pub(super) fn merge(notices: &[Arc<Notice>], why: Why, wording: &Wording) -> Arc<Notice> {
     let (title, text) = wording.digest(notices, why);
     let worst = notices
         .iter()
@@ -100,4 +130,32 @@ fn id(notices: &[Arc<Notice>]) -> String {
         let _ = write!(hex, "{byte:02x}");
         hex
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::test_notice;
+
+    /// Holds a fault: whatever the reader's language, a digest was in English and its times in UTC.
+    #[test]
+    fn a_digest_speaks_the_readers_language_in_the_readers_zone() {
+        let seoul = TimeZone::get("Asia/Seoul").expect("the zones are built in");
+        let mut notice = test_notice("1", "text");
+        notice.alert.occurred_at = "2026-11-30T10:19:49Z".parse().expect("a time");
+        let notices: Vec<_> = (0..TITLES + 2).map(|_| Arc::new(notice.clone())).collect();
+        for (language, title, more, instead) in [
+            (Language::English, "32 alerts in one message", "and 2 more", "refused this alert"),
+            (Language::SimplifiedChinese, "32 条告警合并", "另有 2 条", "拒收此告警"),
+            (Language::TraditionalChinese, "32 則警示合併", "另有 2 則", "拒收此警示"),
+            (Language::Korean, "알림 32건", "그 외 2건", "거부하여"),
+        ] {
+            let wording = Wording::new(language, seoul.clone());
+            let (of_digest, text) = wording.digest(&notices, Why::Backlog);
+            assert!(of_digest.starts_with(title), "{of_digest}");
+            assert!(text.starts_with("2026-11-30 19:19:49 +09:00 ") && text.contains(more), "{text}");
+            assert_ne!(wording.digest(&notices, Why::Old).0, of_digest);
+            assert!(wording.instead("chat", "answered 404").contains(instead));
+        }
+    }
 }

@@ -69,6 +69,9 @@ impl Item {
     }
 }
 
+/// How long a notice waits at the gate before it is seen again whether what came before it of the same alert is told.
+const BEHIND_ITS_ALERT: Duration = Duration::from_secs(1);
+
 /// The lane of one target.
 pub(super) struct Lane {
     route: Mutex<Route>,
@@ -175,6 +178,12 @@ impl Lane {
         let place = at_gate.iter().position(|other| other.is(item))?;
         if let Permit::Wait(wait) = permit {
             return Some(wait);
+        }
+        // The end of an alert never overtakes what another agent has still to tell of it: nothing would end what is told
+        // afterwards. The claim is renewed by asking again.
+        let is_of_it = |earlier: &Item| earlier.notice.alert.id == item.notice.alert.id;
+        if permit == Permit::Go && at_gate[..place].iter().any(is_of_it) {
+            return Some(BEHIND_ITS_ALERT);
         }
         let item = at_gate.remove(place);
         drop(at_gate);
@@ -326,7 +335,7 @@ impl Lane {
         };
         let notices: Vec<_> = queue.items.iter().take(count).map(|item| Arc::clone(&item.notice)).collect();
         let notice = match why {
-            Some(why) => merge(&notices, why, &*context.settings.wording),
+            Some(why) => merge(&notices, why, &context.for_people().wording),
             None => Arc::clone(&first.notice),
         };
         queue.in_flight = count;
@@ -425,7 +434,7 @@ impl Lane {
         });
         let Some(lane) = lane else { return };
         let mut notice = (*item.notice).clone();
-        notice.alert.text = format!("{}\n\n{}", notice.alert.text, context.settings.wording.instead(&name, reason));
+        notice.alert.text = format!("{}\n\n{}", notice.alert.text, context.for_people().wording.instead(&name, reason));
         lane.take_in(Item { notice: Arc::new(notice), attempts: 0, ..item }, context);
     }
 
@@ -571,7 +580,7 @@ fn is_drill(alert: &Alert) -> bool {
 
 fn is_old(alert: &Alert, context: &Context) -> bool {
     let age = context.settings.clock.now().wall.duration_since(alert.occurred_at);
-    SignedDuration::try_from(context.settings.max_age).is_ok_and(|max_age| age > max_age)
+    SignedDuration::try_from(context.for_people().max_age).is_ok_and(|max_age| age > max_age)
 }
 
 /// Sends, and turns a panic or a send without end into an outcome.

@@ -46,12 +46,13 @@ pub mod sender;
 #[cfg(test)]
 mod sender_tests;
 
+pub use self::digest::Wording;
 pub use self::gate::{End, Gate, Permit};
 #[cfg(test)]
 pub(crate) use self::outbox::notice as test_notice;
 pub use self::outbox::{Adopted, Bounds, Entry, Outbox, Pending};
 pub use self::report::{Progress, Report};
-pub use self::sender::{Command, Route, Routes, SenderSettings, Submission};
+pub use self::sender::{Command, ForPeople, Route, Routes, SenderSettings, Submission};
 
 use crate::event::Event;
 

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::Problem;
 use super::backoff::{Backoff, Random, system_random};
-use super::digest::{English, Wording};
+use super::digest::Wording;
 use super::gate::{Gate, Open};
 use super::lane::{Item, Lane};
 use super::report::{Progress, Report};
@@ -73,18 +73,40 @@ impl std::fmt::Debug for Route {
     }
 }
 
-/// The targets of a configuration.
+/// How people are told.
+#[derive(Debug, Clone)]
+pub struct ForPeople {
+    /// The sentences that the delivery itself tells them.
+    pub wording: Wording,
+    /// Older alerts go out as a digest to targets that take one.
+    pub max_age: Duration,
+}
+
+impl Default for ForPeople {
+    /// English, UTC, an hour.
+    fn default() -> Self {
+        Self { wording: Wording::default(), max_age: Duration::from_secs(3600) }
+    }
+}
+
+/// The targets of a configuration, and how people are told.
 #[derive(Debug)]
 pub struct Routes {
     list: Vec<Route>,
     is_whole: bool,
+    for_people: ForPeople,
 }
 
 impl Routes {
     /// Those of a configuration that has a fault: a target that is missing here may be back when the fault is mended, so
     /// what is due to it waits.
     pub fn of_faulty(list: Vec<Route>) -> Self {
-        Self { list, is_whole: false }
+        Self { is_whole: false, ..Self::from(list) }
+    }
+
+    /// The same, with people told so.
+    pub fn telling(self, for_people: ForPeople) -> Self {
+        Self { for_people, ..self }
     }
 
     /// The targets.
@@ -96,7 +118,7 @@ impl Routes {
 impl From<Vec<Route>> for Routes {
     /// Those of a sound configuration: a target that is missing here is not wanted any more.
     fn from(list: Vec<Route>) -> Self {
-        Self { list, is_whole: true }
+        Self { list, is_whole: true, for_people: ForPeople::default() }
     }
 }
 
@@ -107,31 +129,25 @@ pub struct SenderSettings {
     pub backoff: Backoff,
     /// How long a notice waits for the disk before it is sent all the same.
     pub disk_wait: Duration,
-    /// Older alerts go out as a digest to targets that take one.
-    pub max_age: Duration,
     /// A notice that could not be delivered for so long is given up.
     pub give_up_after: Duration,
     /// Random numbers for the waits.
     pub random: Random,
     /// Tells the age of an alert.
     pub clock: Arc<dyn Clock>,
-    /// The sentences that the delivery itself tells people.
-    pub wording: Arc<dyn Wording>,
     /// Whether this agent is the one that sends.
     pub gate: Arc<dyn Gate>,
 }
 
 impl SenderSettings {
-    /// The defaults: a second for the disk, an hour until a digest, seven days until a notice is given up.
+    /// The defaults: a second for the disk, seven days until a notice is given up.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             backoff: Backoff::default(),
             disk_wait: Duration::from_secs(1),
-            max_age: Duration::from_secs(3600),
             give_up_after: Duration::from_secs(7 * 24 * 3600),
             random: system_random(),
             clock,
-            wording: Arc::new(English),
             gate: Arc::new(Open),
         }
     }
@@ -143,12 +159,17 @@ pub(super) struct Context {
     pub(super) report: Arc<dyn Report>,
     /// The moment until which what waits is sent, once the sender is to end.
     pub(super) stop: watch::Receiver<Option<Instant>>,
+    for_people: Mutex<Arc<ForPeople>>,
     lanes: Mutex<BTreeMap<String, Arc<Lane>>>,
 }
 
 impl Context {
     pub(super) fn lane(&self, name: &str) -> Option<Arc<Lane>> {
         self.lanes.lock().get(name).cloned()
+    }
+
+    pub(super) fn for_people(&self) -> Arc<ForPeople> {
+        Arc::clone(&self.for_people.lock())
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -166,7 +187,8 @@ pub async fn run(
     mut commands: mpsc::Receiver<Command>,
 ) -> usize {
     let (stop, stopped) = watch::channel(None);
-    let context = Arc::new(Context { settings, report, stop: stopped, lanes: Mutex::new(BTreeMap::new()) });
+    let (for_people, lanes) = (Mutex::default(), Mutex::default());
+    let context = Arc::new(Context { settings, report, stop: stopped, for_people, lanes });
     let mut sender = Sender {
         context,
         tasks: JoinSet::new(),
@@ -260,6 +282,7 @@ impl Sender {
     }
 
     fn replace(&mut self, routes: Routes) {
+        *self.context.for_people.lock() = Arc::new(routes.for_people);
         let mut lanes = self.context.lanes.lock();
         let mut gone = std::mem::take(&mut *lanes);
         for route in routes.list {

@@ -9,9 +9,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
+use super::gate::Asking;
 use super::outbox::notice;
 use super::report::Progress;
 use super::sender::{CHANNEL_COMMANDS, Command, Route, Routes, SenderSettings, Submission, run};
+use super::{End, Gate, Permit};
 use crate::clock::{Clock, Moment};
 use crate::target::{Action, Digests, Manner, Notice, Outcome, Rate, Repeat, Sending, Target};
 
@@ -526,4 +528,57 @@ async fn a_heart_beats_at_once_and_then_at_its_interval_and_its_trouble_is_repor
     sleep(seconds(300)).await;
     assert_eq!(heart.ids().len(), 6);
     assert_eq!(rig.stop(seconds(1)).await.1, ["problem heartbeat `heart`"]);
+}
+
+/// A gate at which another agent holds one message for a while, and then is gone.
+struct Held {
+    message_id: &'static str,
+    until: Instant,
+}
+
+impl Gate for Held {
+    fn may_send<'a>(&'a self, notice: &'a Notice, _target: &'a str) -> Asking<'a, Permit> {
+        let is_held = notice.message_id == self.message_id && Instant::now() < self.until;
+        let permit = if is_held { Permit::Wait(Duration::from_secs(20)) } else { Permit::Go };
+        Box::pin(std::future::ready(permit))
+    }
+
+    fn ended<'a>(&'a self, _notice: &'a Notice, _target: &'a str, _end: End) -> Asking<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn may_beat<'a>(&'a self, _target: &'a str, _every: Duration) -> Asking<'a, Permit> {
+        Box::pin(std::future::ready(Permit::Go))
+    }
+
+    fn beat_failed<'a>(&'a self, _target: &'a str) -> Asking<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn pauses(&self, _target: &str, _pause: Duration) {}
+
+    fn leave(&self) -> Asking<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// Holds a fault: where the agent that had claimed an alert died, its end was told first, and an incident stayed open for
+/// ever. Another alert waits for neither.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_an_alert_waits_for_its_beginning() {
+    let pager = Fake::new("pager", Manner::MACHINE, |_, _| Outcome::delivered());
+    let gate = Held { message_id: "1", until: Instant::now() + Duration::from_secs(30) };
+    let rig =
+        Rig::start(vec![Route { target: pager.clone(), fallback: None }], |settings| settings.gate = Arc::new(gate));
+    let raise = notice("1", "text");
+    let mut end = notice("1-resolved", "text");
+    end.alert.id.clone_from(&raise.alert.id);
+    end.action = Action::Resolve;
+    for notice in [raise, end, notice("2", "text")] {
+        let submission = Submission::new(Arc::new(notice), vec!["pager".into()], None);
+        rig.commands.send(Command::Send(submission)).await.unwrap();
+    }
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(pager.ids(), ["2", "1", "1-resolved"]);
+    rig.stop(Duration::ZERO).await;
 }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::alert::{AlertSettings, Texts};
 use crate::clock::Clock;
 use crate::config::{self, Problem, Settings, SystemEnvironment, Watch};
-use crate::delivery::{Route, Routes};
+use crate::delivery::{ForPeople, Route, Routes, Wording};
 use crate::event::{Event, TargetFields};
 use crate::job_names::JobNames;
 use crate::process::{JvmFacts, Role};
@@ -165,6 +165,8 @@ impl Configuration {
             }
         }
         let routes = if is_faulty { Routes::of_faulty(routes) } else { routes.into() };
+        let wording = Wording::new(settings.language, settings.time_zone.clone());
+        let routes = routes.telling(ForPeople { wording, max_age: settings.alert.max_age });
         let alerts = alert_settings(settings, Arc::new(texts), Arc::clone(&self.job_names));
         Configured { routes, wanting, alerts, problems, standing }
     }

@@ -17,6 +17,8 @@ use crate::status::Status;
 
 /// Upper bounds of the latency histogram, in milliseconds.
 const LATENCY_BOUNDS_MS: [u64; 10] = [100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000];
+/// Most outcomes and reasons of one target that are told apart.
+const MOST_REASONS: usize = 40;
 /// How many processes may share a path.
 const PLACES: u32 = 64;
 
@@ -26,10 +28,33 @@ pub struct Metrics {
     moves: BTreeMap<&'static str, u64>,
     leaderless_ms: BTreeMap<&'static str, u64>,
     alerts: BTreeMap<&'static str, u64>,
-    deliveries: BTreeMap<(String, &'static str), u64>,
+    /// By target, outcome and, where that is none, why.
+    deliveries: BTreeMap<(String, &'static str, String), u64>,
     latencies: BTreeMap<String, Histogram>,
     suppressed: u64,
     problems: u64,
+}
+
+/// Why a send came to nothing, as a label: `http_503`, `code_130101` (of a chat robot), `smtp_450`, `no_connection`,
+/// `no_answer`, `other`. Taken from the reason that people read, which begins alike for every target.
+fn reason_label(reason: &str) -> String {
+    let number_behind = |mark: &str| {
+        let rest = reason.split_once(mark)?.1;
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '-').len();
+        (digits > 0).then(|| rest[..digits].to_owned())
+    };
+    if let Some(code) = number_behind(" with code ") {
+        return format!("code_{code}");
+    }
+    if let Some(status) = reason.strip_prefix("answered ").and_then(|_| number_behind("answered ")) {
+        return format!("http_{status}");
+    }
+    if let Some(code) = number_behind(" error (") {
+        return format!("smtp_{code}");
+    }
+    let beginnings = [("no connection", "no_connection"), ("no answer", "no_answer")];
+    let known = beginnings.iter().find(|(beginning, _)| reason.starts_with(beginning));
+    known.map_or("other", |(_, label)| label).to_owned()
 }
 
 /// What is so at the moment of a write.
@@ -84,18 +109,22 @@ impl Metrics {
             Event::AlertRaised { alert } => *self.alerts.entry(alert.class.name()).or_default() += 1,
             Event::AlertSuppressed { .. } => self.suppressed += 1,
             Event::AlertDelivered { target, latency_ms, .. } => {
-                self.count_delivery(target, "delivered");
+                self.count_delivery(target, "delivered", String::new());
                 self.latencies.entry(target.clone()).or_default().take(*latency_ms);
             }
-            Event::AlertRetrying { target, .. } => self.count_delivery(target, "retried"),
-            Event::AlertFailed { target, .. } => self.count_delivery(target, "failed"),
+            Event::AlertRetrying { target, reason, .. } => self.count_delivery(target, "retried", reason_label(reason)),
+            Event::AlertFailed { target, reason, .. } => self.count_delivery(target, "failed", reason_label(reason)),
             Event::AgentProblem { .. } => self.problems += 1,
             _ => {}
         }
     }
 
-    fn count_delivery(&mut self, target: &str, outcome: &'static str) {
-        *self.deliveries.entry((target.to_owned(), outcome)).or_default() += 1;
+    fn count_delivery(&mut self, target: &str, outcome: &'static str, reason: String) {
+        // A receiver may answer any code: beyond a bound they are one.
+        let is_new = !self.deliveries.contains_key(&(target.to_owned(), outcome, reason.clone()));
+        let known = self.deliveries.keys().filter(|(of, ..)| of == target).count();
+        let reason = if is_new && known >= MOST_REASONS { "other".to_owned() } else { reason };
+        *self.deliveries.entry((target.to_owned(), outcome, reason)).or_default() += 1;
     }
 
     /// All of it, as the collector reads it.
@@ -162,10 +191,10 @@ impl Metrics {
         page.family(
             "leaderwatch_deliveries_total",
             "counter",
-            "Sends by outcome: delivered, retried, failed (given up).",
+            "Sends by outcome (delivered, retried, failed: given up) and why.",
         );
-        for ((target, outcome), count) in &self.deliveries {
-            page.sample("", &[("target", target), ("outcome", outcome)], &count.to_string());
+        for ((target, outcome, reason), count) in &self.deliveries {
+            page.sample("", &[("target", target), ("outcome", outcome), ("reason", reason)], &count.to_string());
         }
     }
 
@@ -367,7 +396,8 @@ mod tests {
             let (alert_id, target) = ("a".to_owned(), "chat".to_owned());
             metrics.take(&Event::AlertDelivered { alert_id, target, attempts: 1, latency_ms, receipt: None });
         }
-        let (alert_id, target, reason) = ("a".to_owned(), "mail".to_owned(), "no".to_owned());
+        let reason = "mail:587 refuses the login: permanent error (535): no".to_owned();
+        let (alert_id, target) = ("a".to_owned(), "mail".to_owned());
         metrics.take(&Event::AlertFailed { alert_id, target, attempts: 1, reason });
         metrics
     }
@@ -422,6 +452,27 @@ mod tests {
     }
 
     #[test]
+    fn reasons_are_told_apart_up_to_a_bound() {
+        for (reason, label) in [
+            ("answered 503: busy", "http_503"),
+            ("answered 200 with code 130101: send too fast", "code_130101"),
+            ("mail.example.org:587 refuses user and password: permanent error (535): no", "smtp_535"),
+            ("no connection to ops.example.org: refused", "no_connection"),
+            ("no answer from ops.example.org within 10000 ms", "no_answer"),
+            ("answered with a page", "other"),
+            ("", "other"),
+        ] {
+            assert_eq!(reason_label(reason), label, "{reason}");
+        }
+        let mut metrics = Metrics::default();
+        for code in 0..1000 {
+            metrics.count_delivery("robot", "retried", reason_label(&format!("answered 200 with code {code}: no")));
+        }
+        assert!(metrics.deliveries.len() <= MOST_REASONS + 1);
+        assert_eq!(metrics.deliveries.values().sum::<u64>(), 1000);
+    }
+
+    #[test]
     fn a_strict_reader_finds_every_figure() {
         let status = status();
         let text = metrics().text(&status, &Gauges::of(&status, status.written_at));
@@ -434,8 +485,11 @@ mod tests {
         assert_eq!(value("leaderwatch_leader_moves_total", ",component=\"resourcemanager\""), 1.0);
         assert_eq!(value("leaderwatch_leaderless_seconds_total", ",component=\"resourcemanager\""), 0.412);
         assert_eq!(value("leaderwatch_alerts_total", ",class=\"no_leader\""), 1.0);
-        assert_eq!(value("leaderwatch_deliveries_total", ",target=\"chat\",outcome=\"delivered\""), 3.0);
-        assert_eq!(value("leaderwatch_deliveries_total", ",target=\"mail\",outcome=\"failed\""), 1.0);
+        assert_eq!(value("leaderwatch_deliveries_total", ",target=\"chat\",outcome=\"delivered\",reason=\"\""), 3.0);
+        assert_eq!(
+            value("leaderwatch_deliveries_total", ",target=\"mail\",outcome=\"failed\",reason=\"smtp_535\""),
+            1.0
+        );
         let bucket =
             |le: &str| value("leaderwatch_delivery_latency_seconds_bucket", &format!(",target=\"chat\",le=\"{le}\""));
         assert_eq!(["0.1", "0.25", "300", "+Inf"].map(bucket), [1.0, 2.0, 2.0, 3.0]);

@@ -198,8 +198,7 @@ impl Setup {
         let (sender, commands) = mpsc::channel(CHANNEL_COMMANDS);
         let (answers_in, answers) = unbounded();
         let report: Arc<dyn Report> = Arc::new(ReportToDisk(disk.clone()));
-        let mut sender_settings = SenderSettings::new(Arc::clone(&clock));
-        sender_settings.max_age = configuration.settings().alert.max_age;
+        let sender_settings = SenderSettings::new(Arc::clone(&clock));
         let store = claims::store(configuration.settings(), &SystemEnvironment, &report);
         let gate = store.clone().map(|store| claims::gate(store, configuration.settings(), &clock, &report));
         let remembering = Remembering {

@@ -28,8 +28,8 @@ use super::webhook::{Authorization, BadKey, Format, SigningKey, Webhook, Webhook
 use super::wecom::wecom;
 use crate::clock::Clock;
 use crate::config::{
-    self, ConnectionConfig, EmailConfig, KindSettings, KubernetesEventConfig, Login, SecretError, SecretSource,
-    SmtpSecurity, TargetSettings, WebhookConfig, WebhookFormat,
+    ConnectionConfig, EmailConfig, KindSettings, KubernetesEventConfig, Login, SecretError, SecretSource, SmtpSecurity,
+    TargetSettings, WebhookConfig, WebhookFormat,
 };
 
 /// Longest time until a connection stands; within the target's whole time limit.
@@ -135,7 +135,7 @@ impl Builder {
             return self.kubernetes_event(name, config, connection);
         }
         let (name, http, clock) =
-            (name.to_owned(), self.http(connection, None, Proxy::Environment)?, Arc::clone(&self.clock));
+            (name.to_owned(), self.http(connection, Proxy::Environment)?, Arc::clone(&self.clock));
         let target: Arc<dyn Target> = match kind {
             KindSettings::Slack(config) => Arc::new(slack(name, url("url", &config.url)?, http)),
             KindSettings::Teams(config) => Arc::new(teams(name, url("url", &config.url)?, http)),
@@ -210,7 +210,7 @@ impl Builder {
         let settings =
             KubernetesEventSettings { name: name.to_owned(), api, token, namespace: config.namespace.clone() };
         // The API server is inside the cluster, and a proxy leads out of it.
-        let http = self.http(&connection, None, Proxy::None)?;
+        let http = self.http(&connection, Proxy::None)?;
         Ok(Arc::new(KubernetesEvent::new(settings, http, Arc::clone(&self.clock))))
     }
 
@@ -220,7 +220,6 @@ impl Builder {
         config: &WebhookConfig,
         connection: &ConnectionConfig,
     ) -> Result<Arc<dyn Target>, NotBuilt> {
-        let client_certificate = config.client_certificate.as_ref().map(own_certificate);
         let key =
             |source| SigningKey::parse(secret("secret", source)?.expose()).map_err(|e| NotBuilt::Key("secret", e));
         let header = |(header, source): &(String, SecretSource)| Ok((header.clone(), secret("headers", source)?));
@@ -235,7 +234,7 @@ impl Builder {
                 WebhookFormat::CloudEvents => Format::CloudEvents,
             },
         };
-        let http = self.http(connection, client_certificate, Proxy::Environment)?;
+        let http = self.http(connection, Proxy::Environment)?;
         Ok(Arc::new(Webhook::new(settings, http, Arc::clone(&self.clock))?))
     }
 
@@ -265,11 +264,7 @@ impl Builder {
             to: config.to.clone(),
             connect_timeout: CONNECT_TIMEOUT.min(connection.timeout),
             timeout: connection.timeout,
-            tls: TlsSettings {
-                ca_file: connection.ca_file.clone(),
-                client_certificate: config.client_certificate.as_ref().map(own_certificate),
-                ..TlsSettings::default()
-            },
+            tls: TlsSettings { server_name: None, ..tls(connection) },
             server_name: connection.server_name.clone(),
             proxy: match &connection.proxy {
                 Some(source) => Some(mail_proxy(source)?),
@@ -279,12 +274,7 @@ impl Builder {
         Ok(Arc::new(Email::new(settings, self.resolver.clone())?.with_preview(self.preview.clone())))
     }
 
-    fn http(
-        &self,
-        connection: &ConnectionConfig,
-        client_certificate: Option<ClientCertificate>,
-        usual_proxy: Proxy,
-    ) -> Result<HttpClient, NotBuilt> {
+    fn http(&self, connection: &ConnectionConfig, usual_proxy: Proxy) -> Result<HttpClient, NotBuilt> {
         let proxy = match &connection.proxy {
             Some(source) => Proxy::Url(secret("proxy", source)?),
             None => usual_proxy,
@@ -293,11 +283,7 @@ impl Builder {
             connect_timeout: CONNECT_TIMEOUT.min(connection.timeout),
             timeout: connection.timeout,
             proxy,
-            tls: TlsSettings {
-                ca_file: connection.ca_file.clone(),
-                client_certificate,
-                server_name: connection.server_name.clone(),
-            },
+            tls: tls(connection),
             ..HttpSettings::default()
         };
         Ok(HttpClient::new(&settings, &self.resolver)?.with_preview(self.preview.clone()))
@@ -337,8 +323,16 @@ fn usual_mail_proxy(host: &str, variable: impl Fn(&str) -> Option<String>) -> Op
     ProxyAddress::parse(&of("all_proxy")?)
 }
 
-fn own_certificate(own: &config::ClientCertificate) -> ClientCertificate {
-    ClientCertificate { certificate_file: own.cert_file.clone(), key_file: own.key_file.clone() }
+fn tls(connection: &ConnectionConfig) -> TlsSettings {
+    let own = connection
+        .client_certificate
+        .as_ref()
+        .map(|own| ClientCertificate { certificate_file: own.cert_file.clone(), key_file: own.key_file.clone() });
+    TlsSettings {
+        ca_file: connection.ca_file.clone(),
+        client_certificate: own,
+        server_name: connection.server_name.clone(),
+    }
 }
 
 fn url(key: &'static str, source: &SecretSource) -> Result<SecretUrl, NotBuilt> {

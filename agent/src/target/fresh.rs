@@ -145,6 +145,7 @@ mod tests {
             connection: ConnectionConfig {
                 proxy: None,
                 ca_file: None,
+                client_certificate: None,
                 server_name: None,
                 timeout: Duration::from_secs(2),
             },

@@ -307,10 +307,40 @@ async fn hostile_texts_stay_valid_for_each_receiver() {
 
 #[test]
 fn every_place_where_people_read_has_a_limit_and_takes_digests() {
-    for kind in ["slack", "teams", "discord", "dingtalk", "feishu", "wecom", "telegram"] {
+    // Messages in milliseconds, as each receiver's page tells them, or below.
+    for (kind, messages, per_ms) in [
+        ("slack", 20, 20_000),
+        ("teams", 4, 2000),
+        ("discord", 5, 5000),
+        ("dingtalk", 20, 60_000),
+        ("feishu", 5, 3200),
+        ("wecom", 20, 60_000),
+        ("telegram", 20, 60_000),
+    ] {
         let manner = target(kind, SecretUrl::parse("http://h/").unwrap()).manner();
         assert_eq!(manner.digests, super::Digests::OfBacklog, "{kind}");
-        let rate = manner.rate.unwrap();
-        assert!(rate.per <= Duration::from_secs(60) && rate.messages.get() <= 20, "{kind}");
+        assert_eq!(manner.rate, Some(super::Rate::new(messages, Duration::from_millis(per_ms))), "{kind}");
     }
+}
+
+/// Alertmanager ends an alert that is not repeated within five minutes, and takes a later word for the same alert, as
+/// PagerDuty does.
+#[test]
+fn what_keeps_alerts_open_is_told_as_it_wants_to_be() {
+    let manner = |kind: &str| target(kind, SecretUrl::parse("http://h/").unwrap()).manner();
+    let repeat = manner("alertmanager").repeat.unwrap();
+    assert!(repeat.every < Duration::from_secs(300));
+    assert_eq!(repeat.resolved_for, Duration::from_secs(300));
+    for (kind, updates) in [("alertmanager", true), ("pagerduty", true), ("slack", false), ("webhook", false)] {
+        assert_eq!(manner(kind).updates_in_place, updates, "{kind}");
+    }
+}
+
+/// Without it Discord answers before it has saved the message, and also where it does not save it.
+#[tokio::test]
+async fn discord_is_asked_to_answer_when_the_message_is_saved() {
+    let server = FakeHttp::start(vec![Behaviour::reply(200, r#"{"id":"1"}"#)]).await;
+    let outcome = target("discord", server.url("/api/webhooks/1/abc")).send(&test_notice("1", "text")).await;
+    assert_eq!(outcome, Outcome::Delivered { receipt: Some("1".into()) });
+    assert_eq!(server.requests()[0].target, "/api/webhooks/1/abc?wait=true");
 }

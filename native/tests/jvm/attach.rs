@@ -144,6 +144,42 @@ fn our_own_client_loads_the_agent_once() {
     }
 }
 
+/// A container as far as the attach protocol sees it: ids of processes and `/tmp` of its own. The tree stays where it is.
+const CONTAINER: &str = r#"
+set -e
+mount --bind "$1" /mnt
+mount -t tmpfs none /tmp
+mkdir -p "$1"
+mount --bind /mnt "$1"
+shift
+exec "$@"
+"#;
+
+#[test]
+fn our_own_client_reaches_into_a_container() {
+    assert!(is_root(), "this test makes a container, which needs root");
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    // A JDK in the folder that the container hides is not found there.
+    for jdk in jdks().iter().filter(|jdk| !jdk.starts_with("/tmp")) {
+        let scratch = Scratch::new("container_attach", jdk);
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--mount", "--mount-proc", "sh", "-c", CONTAINER, "sh"]);
+        command.arg(tree).arg(jdk.join("bin/java")).args(["-Xverify:all", "-Xcheck:jni"]);
+        let waiting = Waiting::start_with(&mut command, &fakes(), TASK_MANAGER, &["leader", "await-line", "leader"]);
+        let outer = waiting.jvm.id();
+        let children = std::fs::read_to_string(format!("/proc/{outer}/task/{outer}/children")).unwrap();
+        let pid: u32 = children.trim().parse().unwrap();
+        let inside = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        assert!(inside.lines().any(|line| line.starts_with("NSpid:") && line.ends_with("\t1")), "{inside}");
+        assert_eq!(attach(pid, &agent(), &scratch.options()).unwrap(), Attached::Loaded);
+        wait_until("the status", || scratch.has_status());
+        let run = waiting.go_on();
+        run.assert_sound();
+        assert_eq!(scratch.leaders().len(), 1, "{run:?}");
+        assert!(!run.stdout.contains("Full thread dump"), "{run:?}");
+    }
+}
+
 #[test]
 fn our_own_client_leaves_alone_what_it_must_not_touch() {
     for jdk in jdks() {

@@ -219,7 +219,3 @@ fn in_a_hardened_container_it_does_what_it_can() {
         assert_eq!((&stopped["event"], &stopped["pending"]), (&"agent.stopped".into(), &1.into()), "{records:#?}");
     }
 }
-
-fn is_root() -> bool {
-    std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap()) == 0
-}

@@ -260,3 +260,8 @@ pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
 }
+
+/// Whether this process may do what makes a container.
+pub fn is_root() -> bool {
+    std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap()) == 0
+}

@@ -126,7 +126,9 @@ impl Texts {
     }
 
     fn render(&self, name: &str, alert: &Alert) -> Result<String, minijinja::Error> {
-        let link = self.templates.get_template("link")?.render(self.values(alert, ""))?;
+        // An alert without a link is better than none.
+        let link = self.templates.get_template("link").and_then(|link| link.render(self.values(alert, "")));
+        let link = link.unwrap_or_default();
         self.templates.get_template(name)?.render(self.values(alert, link.trim()))
     }
 
@@ -300,5 +302,17 @@ mod tests {
         alert.drill = false;
         Texts::default().write(&mut alert);
         assert!(alert.title.contains("{{ 7*7 }} <b>&"), "{}", alert.title);
+    }
+
+    /// Holds a fault: a link that works for the alerts that it is tried with, and fails for one, took the whole text with it.
+    #[test]
+    fn a_link_that_fails_for_an_alert_costs_the_link_only() {
+        let own = OwnTexts { link: Some("https://ops/{{ 1 // (members|length) }}".into()), ..OwnTexts::default() };
+        let (texts, bad) = Texts::new(Language::English, TimeZone::UTC, own);
+        assert_eq!(bad, Vec::new());
+        let mut alert = drill::alert(Class::Failover, "orders");
+        alert.members.clear();
+        texts.write(&mut alert);
+        assert!(alert.title.contains("orders") && alert.text.lines().count() > 1, "{alert:?}");
     }
 }

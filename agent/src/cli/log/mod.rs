@@ -150,7 +150,10 @@ impl Session {
             ));
         }
         let paths = if args.paths.is_empty() { vec![PathBuf::from("-")] } else { args.paths.clone() };
-        let style = || Style { colour: wants_colour(), width: args.width.or_else(terminal_width), zone: zone.clone() };
+        let (is_terminal, variable) = (io::stdout().is_terminal(), |name: &str| std::env::var(name).ok());
+        let terminal_columns = rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| size.ws_col);
+        let width = args.width.or_else(|| width(is_terminal, variable, terminal_columns));
+        let style = || Style { colour: wants_colour(is_terminal, variable), width, zone: zone.clone() };
         let sink = match (args.undelivered, args.json) {
             (true, _) => Sink::Undelivered(Undelivered::default()),
             (false, true) => Sink::Json,
@@ -299,19 +302,40 @@ impl Session {
 }
 
 /// Colour on a terminal, unless `NO_COLOR` is set (<https://no-color.org>) or the terminal is a dumb one.
-fn wants_colour() -> bool {
-    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-    io::stdout().is_terminal() && !is_set("NO_COLOR") && !dumb
+fn wants_colour(is_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
+    let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
+    is_terminal && !is_set("NO_COLOR") && variable("TERM").is_none_or(|term| term != "dumb")
 }
 
-fn terminal_width() -> Option<usize> {
-    if !io::stdout().is_terminal() {
-        return None;
+/// As wide as `COLUMNS` says, else as the terminal is; without limit where there is none.
+fn width(is_terminal: bool, variable: impl Fn(&str) -> Option<String>, of_terminal: Option<u16>) -> Option<usize> {
+    let of_terminal = || of_terminal.filter(|columns| *columns > 0).map(usize::from);
+    is_terminal.then(|| variable("COLUMNS").and_then(|columns| columns.parse().ok()).or_else(of_terminal))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(set: &'static [(&str, &str)]) -> impl Fn(&str) -> Option<String> {
+        move |name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
     }
-    let columns = std::env::var("COLUMNS").ok().and_then(|value| value.parse().ok());
-    columns.or_else(|| {
-        let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
-        (size.ws_col > 0).then_some(usize::from(size.ws_col))
-    })
+
+    #[test]
+    fn colour_is_for_terminals_whose_users_want_it() {
+        assert!(wants_colour(true, variables(&[("TERM", "xterm")])));
+        assert!(wants_colour(true, variables(&[("NO_COLOR", "")])), "an empty one is none");
+        assert!(!wants_colour(true, variables(&[("NO_COLOR", "1")])));
+        assert!(!wants_colour(true, variables(&[("TERM", "dumb")])));
+        assert!(!wants_colour(false, variables(&[])));
+    }
+
+    #[test]
+    fn a_line_is_as_wide_as_the_terminal() {
+        assert_eq!(width(true, variables(&[]), Some(100)), Some(100));
+        assert_eq!(width(true, variables(&[("COLUMNS", "90")]), Some(100)), Some(90));
+        assert_eq!(width(true, variables(&[("COLUMNS", "wide")]), Some(100)), Some(100));
+        assert_eq!(width(true, variables(&[]), Some(0)), None, "a serial line does not know");
+        assert_eq!(width(false, variables(&[("COLUMNS", "90")]), Some(100)), None);
+    }
 }

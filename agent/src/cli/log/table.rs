@@ -209,6 +209,23 @@ mod tests {
         assert_eq!(wrap("", 4), [""]);
     }
 
+    #[test]
+    fn what_is_bad_stands_out_where_there_is_colour() {
+        let line = include_bytes!("../../__fuzz__/alert_log/corpus/leader.lost").trim_ascii_end();
+        let shown = |colour: bool| {
+            let mut table = Table::new(Style { colour, width: None, zone: jiff::tz::TimeZone::UTC });
+            let (mut out, head) = (Vec::new(), Head::of(line).unwrap());
+            let entry = Entry::with_head(&head, line).unwrap();
+            table.add(&mut out, Stamp::of_line(line).unwrap(), &head, &entry).unwrap();
+            table.write_out(&mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let coloured = shown(true);
+        assert!(coloured.contains("\x1b[1;31mleader.lost"), "{coloured:?}");
+        let plain = shown(false);
+        assert!(!plain.contains('\x1b') && plain.contains("leader.lost"), "{plain:?}");
+    }
+
     proptest! {
         /// Nothing but blanks gets lost, and no line is too wide that could be narrower.
         #[test]
