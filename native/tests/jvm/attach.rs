@@ -33,10 +33,22 @@ impl Waiting {
             .unwrap();
         let stdout = BufReader::new(jvm.stdout.take().unwrap());
         let mut waiting = Self { jvm, stdout, read: String::new() };
-        while !waiting.read.ends_with("awaits a line\n") {
-            assert_ne!(waiting.stdout.read_line(&mut waiting.read).unwrap(), 0, "{}", waiting.read);
-        }
+        waiting.read_until_it_waits();
         waiting
+    }
+
+    fn read_until_it_waits(&mut self) {
+        while !self.read.ends_with("awaits a line\n") {
+            assert_ne!(self.stdout.read_line(&mut self.read).unwrap(), 0, "{}", self.read);
+        }
+    }
+
+    /// Lets it go on until it waits again.
+    pub fn next(mut self) -> Self {
+        self.jvm.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        self.read.clear();
+        self.read_until_it_waits();
+        self
     }
 
     /// What jcmd printed.

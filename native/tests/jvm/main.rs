@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod attach;
+mod changes;
 mod corpus;
 mod flink;
 mod fuzz;
