@@ -78,6 +78,9 @@ pub(super) struct Lane {
     queue: Mutex<Queue>,
     /// Items that wait at the gate, for another agent is on them.
     at_gate: Mutex<Vec<Item>>,
+    /// What another agent told the target. A receiver that forgets what is not repeated is reminded of it by this one, too:
+    /// the other one may be gone.
+    told_elsewhere: Mutex<Vec<Arc<Notice>>>,
     /// Whose turn it is to ask the gate first, so that what may go at once goes in order.
     turn: tokio::sync::Mutex<()>,
     /// Items whose first answer of the gate is not there yet.
@@ -114,6 +117,7 @@ impl Lane {
             route: Mutex::new(route),
             queue: Mutex::default(),
             at_gate: Mutex::default(),
+            told_elsewhere: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
             asking: AtomicUsize::new(0),
             wake: Notify::new(),
@@ -189,6 +193,9 @@ impl Lane {
         drop(at_gate);
         match permit {
             Permit::Elsewhere { by } => {
+                if self.manner().repeat.is_some() {
+                    self.told_elsewhere.lock().push(Arc::clone(&item.notice));
+                }
                 context.report.report(Progress::Suppressed { notice: item.notice, target: self.name(), by });
             }
             Permit::Go | Permit::Wait(_) => self.push(item, context),
@@ -262,6 +269,9 @@ impl Lane {
         let mut heart = Heart::default();
         let mut stop = context.stop.clone();
         loop {
+            for notice in std::mem::take(&mut *self.told_elsewhere.lock()) {
+                told.remember(notice, self.manner().repeat);
+            }
             if self.queue.lock().items.is_empty() {
                 if context.is_stopping() && self.asking.load(Ordering::Relaxed) == 0 {
                     return;
@@ -297,7 +307,9 @@ impl Lane {
             pace.limiter.count(Instant::now());
             let outcome = send(&self.target(), &parcel.notice).await;
             if let Outcome::Delivered { .. } = outcome {
-                told.remember(&parcel, &self.queue.lock(), self.manner().repeat);
+                let sent: Vec<_> =
+                    self.queue.lock().items.iter().take(parcel.count).map(|item| Arc::clone(&item.notice)).collect();
+                sent.into_iter().for_each(|notice| told.remember(notice, self.manner().repeat));
             }
             let is_retry = matches!(outcome, Outcome::Retry { .. });
             for (notice, end) in self.settle(&parcel, outcome, &mut pace, &context) {
@@ -476,19 +488,16 @@ struct Repeated {
 
 impl Told {
     /// Remembers what was delivered just now.
-    fn remember(&mut self, parcel: &Parcel, queue: &Queue, repeat: Option<Repeat>) {
+    fn remember(&mut self, notice: Arc<Notice>, repeat: Option<Repeat>) {
         let Some(repeat) = repeat else { return };
         let now = Instant::now();
-        for item in queue.items.iter().take(parcel.count) {
-            let notice = Arc::clone(&item.notice);
-            let keep_for = match notice.action {
-                Action::Raise | Action::Update if !is_drill(&notice.alert) => repeat.open_for,
-                Action::Resolve => repeat.resolved_for,
-                Action::Raise | Action::Update | Action::Digest => continue,
-            };
-            let repeated = Repeated { every: repeat.every, next: now + repeat.every, until: now + keep_for, notice };
-            self.by_alert_id.insert(repeated.notice.alert.id.clone(), repeated);
-        }
+        let keep_for = match notice.action {
+            Action::Raise | Action::Update if !is_drill(&notice.alert) => repeat.open_for,
+            Action::Resolve => repeat.resolved_for,
+            Action::Raise | Action::Update | Action::Digest => return,
+        };
+        let repeated = Repeated { every: repeat.every, next: now + repeat.every, until: now + keep_for, notice };
+        self.by_alert_id.insert(repeated.notice.alert.id.clone(), repeated);
         while self.by_alert_id.len() > REPEATED_ALERTS {
             let soonest_over = self.by_alert_id.iter().min_by_key(|(_, told)| told.until).map(|(id, _)| id.clone());
             soonest_over.and_then(|id| self.by_alert_id.remove(&id));

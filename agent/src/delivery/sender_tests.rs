@@ -530,17 +530,12 @@ async fn a_heart_beats_at_once_and_then_at_its_interval_and_its_trouble_is_repor
     assert_eq!(rig.stop(seconds(1)).await.1, ["problem heartbeat `heart`"]);
 }
 
-/// A gate at which another agent holds one message for a while, and then is gone.
-struct Held {
-    message_id: &'static str,
-    until: Instant,
-}
+/// A gate that answers as a test tells it.
+struct Answering<F>(F);
 
-impl Gate for Held {
+impl<F: Fn(&Notice) -> Permit + Send + Sync> Gate for Answering<F> {
     fn may_send<'a>(&'a self, notice: &'a Notice, _target: &'a str) -> Asking<'a, Permit> {
-        let is_held = notice.message_id == self.message_id && Instant::now() < self.until;
-        let permit = if is_held { Permit::Wait(Duration::from_secs(20)) } else { Permit::Go };
-        Box::pin(std::future::ready(permit))
+        Box::pin(std::future::ready((self.0)(notice)))
     }
 
     fn ended<'a>(&'a self, _notice: &'a Notice, _target: &'a str, _end: End) -> Asking<'a, ()> {
@@ -567,7 +562,12 @@ impl Gate for Held {
 #[tokio::test(start_paused = true)]
 async fn the_end_of_an_alert_waits_for_its_beginning() {
     let pager = Fake::new("pager", Manner::MACHINE, |_, _| Outcome::delivered());
-    let gate = Held { message_id: "1", until: Instant::now() + Duration::from_secs(30) };
+    // Another agent holds the first message for a while, and then is gone.
+    let until = Instant::now() + Duration::from_secs(30);
+    let gate = Answering(move |notice: &Notice| match notice.message_id.as_str() {
+        "1" if Instant::now() < until => Permit::Wait(Duration::from_secs(20)),
+        _ => Permit::Go,
+    });
     let rig =
         Rig::start(vec![Route { target: pager.clone(), fallback: None }], |settings| settings.gate = Arc::new(gate));
     let raise = notice("1", "text");
@@ -580,5 +580,25 @@ async fn the_end_of_an_alert_waits_for_its_beginning() {
     }
     sleep(Duration::from_secs(60)).await;
     assert_eq!(pager.ids(), ["2", "1", "1-resolved"]);
+    rig.stop(Duration::ZERO).await;
+}
+
+/// Holds a fault: the agent that had told Alertmanager died, nobody repeated the alert, and it ended after five minutes
+/// though nothing was over.
+#[tokio::test(start_paused = true)]
+async fn what_another_agent_told_is_repeated_where_it_would_be_forgotten() {
+    let (every, open_for, resolved_for) = (Duration::from_secs(60), Duration::from_secs(600), Duration::from_secs(300));
+    let repeat = Some(Repeat { every, open_for, resolved_for });
+    let alertmanager = Fake::new("am", Manner { repeat, ..Manner::MACHINE }, |_, _| Outcome::delivered());
+    let chat = Fake::new("chat", Manner::MACHINE, |_, _| Outcome::delivered());
+    let gate = Answering(|_: &Notice| Permit::Elsewhere { by: "tm-2".into() });
+    let route = |target: &Arc<Fake>| Route { target: target.clone(), fallback: None };
+    let rig = Rig::start(vec![route(&alertmanager), route(&chat)], |settings| settings.gate = Arc::new(gate));
+    let raise = notice("1", "text");
+    let submission = Submission::new(Arc::new(raise), vec!["am".into(), "chat".into()], None);
+    rig.commands.send(Command::Send(submission)).await.unwrap();
+    sleep(Duration::from_secs(130)).await;
+    assert_eq!(alertmanager.ids(), ["1", "1"]);
+    assert_eq!(chat.ids(), Vec::<String>::new());
     rig.stop(Duration::ZERO).await;
 }

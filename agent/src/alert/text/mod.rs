@@ -315,4 +315,20 @@ mod tests {
         texts.write(&mut alert);
         assert!(alert.title.contains("orders") && alert.text.lines().count() > 1, "{alert:?}");
     }
+
+    #[test]
+    fn each_language_tells_it_whole() {
+        let mut told = String::new();
+        for language in LANGUAGES {
+            let texts = Texts::new(language, TimeZone::UTC, OwnTexts::default()).0;
+            for class in [Class::Failover, Class::NoLeader, Class::Flapping, Class::Resolved] {
+                let mut alert = drill::alert(class, "orders");
+                (alert.id, alert.drill) = ("7f3a5c1d".into(), false);
+                alert.occurred_at = jiff::Timestamp::UNIX_EPOCH;
+                texts.write(&mut alert);
+                told += &format!("=== {language:?}, {class:?}\n{}\n{}\n", alert.title, alert.text);
+            }
+        }
+        insta::assert_snapshot!(told);
+    }
 }
