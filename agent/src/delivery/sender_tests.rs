@@ -602,3 +602,24 @@ async fn what_another_agent_told_is_repeated_where_it_would_be_forgotten() {
     assert_eq!(chat.ids(), Vec::<String>::new());
     rig.stop(Duration::ZERO).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn several_old_alerts_are_one_digest() {
+    let mail = Fake::new("mail", CHAT, |number, _| match number {
+        1 => Outcome::retry("answered 500"),
+        _ => Outcome::delivered(),
+    });
+    // The first attempt fails, and the next one comes when all of them are old.
+    let rig = Rig::start(vec![route(&mail)], |settings| {
+        (settings.backoff.start, settings.backoff.ceiling) = (seconds(7200), seconds(7200));
+    });
+    for id in ["1", "2", "3"] {
+        rig.send(id, &["mail"]);
+    }
+    sleep(seconds(8000)).await;
+    let (_, lines) = rig.stop(seconds(1)).await;
+    let got = mail.got.lock().iter().map(|(_, notice)| notice.alert.title.clone()).collect::<Vec<_>>();
+    assert_eq!(got.len(), 2, "{got:?}");
+    assert_eq!(got[1], "3 alerts from earlier, delivered late");
+    assert_eq!(lines.iter().filter(|line| line.starts_with("delivered")).count(), 3, "{lines:?}");
+}

@@ -216,6 +216,18 @@ mod tests {
         assert_eq!(server.requests()[1].json()["involvedObject"]["name"], "taskmanager-1-1");
     }
 
+    /// The API refuses a longer one (`events` are validated to 1024 bytes).
+    #[tokio::test]
+    async fn a_long_text_is_cut_to_what_an_event_holds() {
+        let server = FakeHttp::start(vec![Behaviour::reply(403, "{}"), Behaviour::reply(201, "{}")]).await;
+        let mut notice = seen_in_pod();
+        notice.alert.text = "作业🦀".repeat(1000);
+        target(&server, Token::Given(Secret::new("t"))).send(&notice).await;
+        let event = server.requests()[1].json();
+        let bytes = event["message"].as_str().unwrap().len();
+        assert!((1000..=1024).contains(&bytes), "{bytes}");
+    }
+
     #[tokio::test]
     async fn a_missing_right_may_be_given_later() {
         let server = FakeHttp::start(vec![Behaviour::reply(403, "no")]).await;
