@@ -44,7 +44,8 @@ pub fn measure(ground: &Ground, rounds: usize, options: &[(&str, &str)]) -> Resu
         Table {
             title: "The hook, one call a millisecond".to_owned(),
             note: "Median of 2000 calls by a thread that sleeps between them, the clock's own cost included. The same \
-                   leader again wakes nobody; a new leader wakes the consumer, which sleeps."
+                   leader again wakes nobody; a new leader wakes the consumer, which sleeps. An agent whose figures for a \
+                   new leader are those of no agent did not hook."
                 .to_owned(),
             unit: "µs",
             columns: columns.clone(),
