@@ -15,6 +15,8 @@ Usage: scripts/soak [--minutes N]
 One leader moves each second in one JVM, for N minutes (60): memory, threads, descriptors and disk must not grow.
 ";
 
+/// Each of the jobs takes its first turn in ten minutes.
+const LEAST_MINUTES: u64 = 50;
 /// Samples of a run.
 const SAMPLES: u64 = 60;
 /// Alerts that may still be under way at the end.
@@ -36,8 +38,8 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<u64>> {
             _ => bail!("unknown argument `{argument}`"),
         }
     }
-    if minutes == 0 {
-        bail!("--minutes wants 1 or more");
+    if minutes < LEAST_MINUTES {
+        bail!("--minutes wants {LEAST_MINUTES} or more: each job is led once, and the memory of leaders is full, only then");
     }
     Ok(Some(minutes))
 }
