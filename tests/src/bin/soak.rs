@@ -12,7 +12,7 @@ use leaderwatch_tests::webhook::WebhookReceiver;
 const USAGE: &str = "\
 Usage: scripts/soak [--minutes N]
 
-One leader moves each second in one JVM, for N minutes (60): memory, threads, descriptors and disk must not grow.
+One leader moves each second in one JVM, for N minutes (60, at least 50): memory, threads, descriptors and disk must not grow.
 ";
 
 /// Each of the jobs takes its first turn in ten minutes.
@@ -39,7 +39,9 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<u64>> {
         }
     }
     if minutes < LEAST_MINUTES {
-        bail!("--minutes wants {LEAST_MINUTES} or more: each job is led once, and the memory of leaders is full, only then");
+        bail!(
+            "--minutes wants {LEAST_MINUTES} or more: each job is led once, and the memory of leaders is full, only then"
+        );
     }
     Ok(Some(minutes))
 }
