@@ -99,6 +99,13 @@ impl Home {
                 folder.display()
             )));
         }
+        // The JVM ends the library's path at the first `=`, and options end at a `,`.
+        if folder.to_string_lossy().contains(['=', ',']) {
+            return Err(Refusal::NotDone(format!(
+                "{}: a path with `=` or `,` cannot be named in -agentpath: the JVM would not start; use another path",
+                folder.display()
+            )));
+        }
         let version = version_in(&folder.join("lib")).ok_or_else(|| {
             Refusal::NotDone(format!("{}: no Flink here; it has no lib/flink-dist-VERSION.jar", folder.display()))
         })?;
@@ -230,6 +237,12 @@ fn add_options(home: &Home, before: &str, option: &str, record: &mut Record) -> 
         let value = flink_edit::value_of(&text, home.format, key).map_err(refused)?.unwrap_or_default();
         if value.split_whitespace().any(|word| word == option) {
             continue;
+        }
+        if matches!(value, "~" | "null" | "Null" | "NULL") {
+            return Err(Refusal::NotDone(format!(
+                "{}: `{key}` is `{value}`, behind which the option would be a word beside it; take that out first",
+                home.conf.display()
+            )));
         }
         if value.contains(LIBRARY) {
             return Err(Refusal::NotDone(format!(
@@ -540,6 +553,23 @@ mod tests {
             matches!(install(&args(&home)), Err(Refusal::NotDone(why)) if why.contains("config.yaml:2: the key `a`"))
         );
         assert_eq!(conf(&home, "config.yaml"), before);
+    }
+
+    /// Holds faults: a JVM takes `a` for the library in `a=b`, and `null` for its main class.
+    #[test]
+    fn what_a_jvm_would_not_start_with_is_never_written() {
+        for value in ["~", "null"] {
+            let before = format!("env.java.opts.taskmanager: {value}\n");
+            let home = home("2.3.0", "config.yaml", &before);
+            assert!(matches!(install(&args(&home)), Err(Refusal::NotDone(why)) if why.contains("take that out")));
+            assert_eq!(conf(&home, "config.yaml"), before);
+        }
+        let home = home("2.3.0", "config.yaml", "a: b\n");
+        for name in ["a=b", "a,b"] {
+            let flink_home = home.path().join(name);
+            let refused = install(&InstallArgs { flink_home, ..args(&home) });
+            assert!(matches!(refused, Err(Refusal::NotDone(why)) if why.contains("another path")), "{name}");
+        }
     }
 
     /// A file that only its owner may read stays so, and a link stays a link.
