@@ -1,5 +1,5 @@
 //! Fuzzing of what reads bytes from elsewhere: options, files, logs, the outbox, templates. Replies of receivers are in
-//! `target/fuzz.rs`, class files in `native/src/fuzz.rs`.
+//! `target/fuzz.rs`, class files in `native/tests/jvm/fuzz.rs`.
 //!
 //! Under `cargo test` each runs its seeds (`__fuzz__/NAME/corpus`, and what once failed, in `crashes`) and some random
 //! input. `scripts/fuzz` runs them under libFuzzer, which finds its way by coverage.

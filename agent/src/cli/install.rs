@@ -64,7 +64,7 @@ pub fn run(args: &InstallArgs) -> ExitCode {
 /// Why it is not as it was asked for.
 #[derive(Debug, PartialEq, Eq)]
 enum Refusal {
-    /// Nothing was done.
+    /// It could not be done.
     NotDone(String),
     /// It is done, and something is wrong.
     Faulty(String),
@@ -102,7 +102,7 @@ impl Home {
         // The JVM ends the library's path at the first `=`, and options end at a `,`.
         if folder.to_string_lossy().contains(['=', ',']) {
             return Err(Refusal::NotDone(format!(
-                "{}: a path with `=` or `,` cannot be named in -agentpath: the JVM would not start; use another path",
+                "{}: in -agentpath a `=` ends the path of the library, and a `,` an option; use another path",
                 folder.display()
             )));
         }

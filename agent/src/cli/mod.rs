@@ -24,7 +24,7 @@ pub enum Verdict {
     Done,
     /// Done, and something is wrong with what was looked at.
     Wrong,
-    /// Nothing was done: called wrongly, or it cannot be done.
+    /// Called wrongly, or it could not be done.
     Misuse,
 }
 

@@ -35,7 +35,8 @@ pub enum End {
 /// The future of a question.
 pub type Asking<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Decides who sends. Every answer comes within seconds, whatever the network does.
+/// Decides who sends. Every answer comes within seconds, whatever the network does. What has a body here is the answer of one
+/// that agrees with nobody.
 pub trait Gate: Send + Sync {
     /// Whether every answer is [`Permit::Go`], so that nobody has to ask.
     fn is_open(&self) -> bool {
@@ -46,19 +47,32 @@ pub trait Gate: Send + Sync {
     fn may_send<'a>(&'a self, notice: &'a Notice, target: &'a str) -> Asking<'a, Permit>;
 
     /// Takes note of how it ended.
-    fn ended<'a>(&'a self, notice: &'a Notice, target: &'a str, end: End) -> Asking<'a, ()>;
+    fn ended<'a>(&'a self, notice: &'a Notice, target: &'a str, end: End) -> Asking<'a, ()> {
+        let _ = (notice, target, end);
+        Box::pin(std::future::ready(()))
+    }
 
     /// Whether this agent is the one that says that the cluster's agents live, to a target that is told so each `every`.
-    fn may_beat<'a>(&'a self, target: &'a str, every: Duration) -> Asking<'a, Permit>;
+    fn may_beat<'a>(&'a self, target: &'a str, every: Duration) -> Asking<'a, Permit> {
+        let _ = (target, every);
+        Box::pin(std::future::ready(Permit::Go))
+    }
 
     /// Takes note that this agent said so and was not heard: others may try.
-    fn beat_failed<'a>(&'a self, target: &'a str) -> Asking<'a, ()>;
+    fn beat_failed<'a>(&'a self, target: &'a str) -> Asking<'a, ()> {
+        let _ = target;
+        Box::pin(std::future::ready(()))
+    }
 
     /// Takes note that this agent does not send to the target for so long, since it failed.
-    fn pauses(&self, target: &str, pause: Duration);
+    fn pauses(&self, target: &str, pause: Duration) {
+        let _ = (target, pause);
+    }
 
     /// Leaves what this agent was to send, and did not, to others: the process ends.
-    fn leave(&self) -> Asking<'_, ()>;
+    fn leave(&self) -> Asking<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// Every agent sends.
@@ -72,23 +86,5 @@ impl Gate for Open {
 
     fn may_send<'a>(&'a self, _notice: &'a Notice, _target: &'a str) -> Asking<'a, Permit> {
         Box::pin(std::future::ready(Permit::Go))
-    }
-
-    fn ended<'a>(&'a self, _notice: &'a Notice, _target: &'a str, _end: End) -> Asking<'a, ()> {
-        Box::pin(std::future::ready(()))
-    }
-
-    fn may_beat<'a>(&'a self, _target: &'a str, _every: Duration) -> Asking<'a, Permit> {
-        Box::pin(std::future::ready(Permit::Go))
-    }
-
-    fn beat_failed<'a>(&'a self, _target: &'a str) -> Asking<'a, ()> {
-        Box::pin(std::future::ready(()))
-    }
-
-    fn pauses(&self, _target: &str, _pause: Duration) {}
-
-    fn leave(&self) -> Asking<'_, ()> {
-        Box::pin(std::future::ready(()))
     }
 }

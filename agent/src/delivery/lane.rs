@@ -64,6 +64,10 @@ impl Item {
         }
     }
 
+    fn is_of_the_alert_of(&self, other: &Item) -> bool {
+        self.notice.alert.id == other.notice.alert.id
+    }
+
     fn is(&self, other: &Item) -> bool {
         Arc::ptr_eq(&self.notice, &other.notice)
     }
@@ -185,8 +189,7 @@ impl Lane {
         }
         // The end of an alert never overtakes what another agent has still to tell of it: nothing would end what is told
         // afterwards. The claim is renewed by asking again.
-        let is_of_it = |earlier: &Item| earlier.notice.alert.id == item.notice.alert.id;
-        if permit == Permit::Go && at_gate[..place].iter().any(is_of_it) {
+        if permit == Permit::Go && at_gate[..place].iter().any(|earlier| earlier.is_of_the_alert_of(item)) {
             return Some(BEHIND_ITS_ALERT);
         }
         let item = at_gate.remove(place);
@@ -195,6 +198,7 @@ impl Lane {
             Permit::Elsewhere { by } => {
                 if self.manner().repeat.is_some() {
                     self.told_elsewhere.lock().push(Arc::clone(&item.notice));
+                    self.wake.notify_one();
                 }
                 context.report.report(Progress::Suppressed { notice: item.notice, target: self.name(), by });
             }
@@ -212,7 +216,8 @@ impl Lane {
         let sends_one = self.manner().digests == Digests::Never;
         let items: Vec<Item> = self.queue.lock().items.iter().cloned().collect();
         for item in items {
-            let may_go = gate.may_send(&item.notice, &self.name()).await == Permit::Go;
+            let is_behind = self.at_gate.lock().iter().any(|other| other.is_of_the_alert_of(&item));
+            let may_go = !is_behind && gate.may_send(&item.notice, &self.name()).await == Permit::Go;
             if may_go && sends_one {
                 return;
             }

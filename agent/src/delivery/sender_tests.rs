@@ -13,7 +13,7 @@ use super::gate::Asking;
 use super::outbox::notice;
 use super::report::Progress;
 use super::sender::{CHANNEL_COMMANDS, Command, Route, Routes, SenderSettings, Submission, run};
-use super::{End, Gate, Permit};
+use super::{Gate, Permit};
 use crate::clock::{Clock, Moment};
 use crate::target::{Action, Digests, Manner, Notice, Outcome, Rate, Repeat, Sending, Target};
 
@@ -537,24 +537,6 @@ impl<F: Fn(&Notice) -> Permit + Send + Sync> Gate for Answering<F> {
     fn may_send<'a>(&'a self, notice: &'a Notice, _target: &'a str) -> Asking<'a, Permit> {
         Box::pin(std::future::ready((self.0)(notice)))
     }
-
-    fn ended<'a>(&'a self, _notice: &'a Notice, _target: &'a str, _end: End) -> Asking<'a, ()> {
-        Box::pin(std::future::ready(()))
-    }
-
-    fn may_beat<'a>(&'a self, _target: &'a str, _every: Duration) -> Asking<'a, Permit> {
-        Box::pin(std::future::ready(Permit::Go))
-    }
-
-    fn beat_failed<'a>(&'a self, _target: &'a str) -> Asking<'a, ()> {
-        Box::pin(std::future::ready(()))
-    }
-
-    fn pauses(&self, _target: &str, _pause: Duration) {}
-
-    fn leave(&self) -> Asking<'_, ()> {
-        Box::pin(std::future::ready(()))
-    }
 }
 
 /// Holds a fault: where the agent that had claimed an alert died, its end was told first, and an incident stayed open for
@@ -591,7 +573,12 @@ async fn what_another_agent_told_is_repeated_where_it_would_be_forgotten() {
     let repeat = Some(Repeat { every, open_for, resolved_for });
     let alertmanager = Fake::new("am", Manner { repeat, ..Manner::MACHINE }, |_, _| Outcome::delivered());
     let chat = Fake::new("chat", Manner::MACHINE, |_, _| Outcome::delivered());
-    let gate = Answering(|_: &Notice| Permit::Elsewhere { by: "tm-2".into() });
+    // The other one is still at it when it is asked for first.
+    let told_at = Instant::now() + Duration::from_secs(2);
+    let gate = Answering(move |_: &Notice| match Instant::now() < told_at {
+        true => Permit::Wait(Duration::from_secs(3)),
+        false => Permit::Elsewhere { by: "tm-2".into() },
+    });
     let route = |target: &Arc<Fake>| Route { target: target.clone(), fallback: None };
     let rig = Rig::start(vec![route(&alertmanager), route(&chat)], |settings| settings.gate = Arc::new(gate));
     let raise = notice("1", "text");
