@@ -3,12 +3,16 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{ArgGroup, Args};
+use leaderwatch_agent::clock::SystemClock;
 use leaderwatch_agent::config::{
-    AlertSettings, Environment, MailDefaults, Report, SystemEnvironment, behind_agentpath, check_file,
-    check_flink_conf, example, flink_version, parse_file, parse_options, schema,
+    AlertSettings, Environment, Hindrance, MailDefaults, Report, SystemEnvironment, TargetSettings, Weight,
+    behind_agentpath, check_file, check_flink_conf, cure_of_reading, example, flink_version, parse_file, parse_options,
+    schema,
 };
+use leaderwatch_agent::target::{Builder, NotBuilt};
 
 use super::{Verdict, complain};
 
@@ -78,9 +82,18 @@ fn own_report(args: &CheckArgs, env: &dyn Environment) -> Result<Report, String>
     let options = behind_agentpath(args.options.as_deref().unwrap_or_default());
     let named = parse_options(options, env).0.config;
     let file = args.file.as_deref().or(named.as_deref());
-    check_file(file, options, env).map_err(|error| {
-        format!("{}: {error}; check the path and that you may read it", file.unwrap_or(Path::new("")).display())
+    check_file(file, options, &tried, env).map_err(|error| {
+        let cure = cure_of_reading(error.kind(), "you");
+        format!("{}: {error}; {cure}", file.unwrap_or(Path::new("")).display())
     })
+}
+
+/// Makes the target as the agent would, and sends nothing.
+pub(super) fn tried(target: &TargetSettings) -> Option<Hindrance> {
+    let hindrance = Builder::new(Arc::new(SystemClock::new())).build(target).err()?;
+    // Flink may well run in a pod where this command does not.
+    let weight = if hindrance == NotBuilt::NoPod { Weight::Warning } else { Weight::Error };
+    Some(Hindrance { reason: hindrance.to_string(), weight })
 }
 
 /// The folder that holds Flink's configuration: the one given, `conf` in it, or the one of the file given.
@@ -164,6 +177,36 @@ mod tests {
         assert_eq!(judged(&[&bare]).unwrap().1, Verdict::Done);
         assert_eq!(judged(&[&bare, "--strict"]).unwrap().1, Verdict::Wrong);
         assert!(judged(&[folder.path().join("missing").to_str().unwrap()]).unwrap_err().contains("check the path"));
+    }
+
+    /// Regression: what `test` could not send with passed as sound.
+    #[test]
+    fn a_target_that_cannot_be_made_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, pem) = (folder.path().join("lw.toml"), folder.path().join("empty.pem"));
+        std::fs::write(&pem, "no certificate").unwrap();
+        let pem = pem.display();
+        let unusable = [
+            ("kind = 'webhook'\nurl = 'https://h.example/'\nsecret = 'no key'".to_owned(), "`secret`"),
+            (format!("kind = 'slack'\nurl = 'https://h.example/'\nca_file = '{pem}'"), "empty.pem"),
+            (
+                format!("kind = 'slack'\nurl = 'https://h.example/'\nclient_cert = '{pem}'\nclient_key = '{pem}'"),
+                "empty.pem",
+            ),
+            ("kind = 'slack'\nurl = 'https://h.example/'\nserver_name = 'a b'".to_owned(), "`a b`"),
+            ("kind = 'email'\nto = ['a@b.example']\nproxy = 'https://proxy:3128'".to_owned(), "proxy for mail"),
+        ];
+        for (target, told) in unusable {
+            std::fs::write(&path, format!("[[target]]\nname = 'x'\n{target}\n")).unwrap();
+            let (text, verdict) = judged(&[path.to_str().unwrap()]).unwrap();
+            assert_eq!(verdict, Verdict::Wrong, "{text}");
+            assert!(text.contains(told) && text.contains("target `x` is disabled"), "{text}");
+            assert!(text.contains("# disabled: name = \"x\""), "{text}");
+        }
+        std::fs::write(&path, "[[target]]\nkind = 'kubernetes_event'\n").unwrap();
+        let (text, verdict) = judged(&[path.to_str().unwrap()]).unwrap();
+        assert_eq!(verdict, Verdict::Done, "{text}");
+        assert!(text.contains("warning") && text.contains("no pod of Kubernetes"), "{text}");
     }
 
     #[test]

@@ -11,9 +11,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use leaderwatch_agent::config::flink_edit::{self, ConfFormat, Insertion};
-use leaderwatch_agent::config::{SystemEnvironment, check_file, example, first_fault, first_unsafe, flink_version};
+use leaderwatch_agent::config::{
+    SystemEnvironment, check_file, cure_of_reading, example, first_fault, first_unsafe, flink_version,
+};
 use serde::{Deserialize, Serialize};
 
+use super::check::tried;
 use super::replace::replace;
 use super::{Verdict, complain};
 
@@ -302,7 +305,8 @@ fn library(args: &InstallArgs) -> Result<PathBuf, Refusal> {
     let beside = || Some(std::env::current_exe().ok()?.with_file_name(LIBRARY));
     let file = args.library.clone().or_else(beside).unwrap_or_else(|| PathBuf::from(LIBRARY));
     if !file.is_file() {
-        return Err(Refusal::NotDone(format!("{}: no such library; name it by --library", file.display())));
+        let what = if file.is_dir() { "is a folder; name the library in it" } else { "no such library; name it" };
+        return Err(Refusal::NotDone(format!("{}: {what} by --library", file.display())));
     }
     let mut head = [0; 20];
     let read = fs::File::open(&file).and_then(|mut library| library.read_exact(&mut head));
@@ -325,7 +329,8 @@ const MACHINE: u8 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
 fn config(args: &InstallArgs, home: &Home) -> Result<PathBuf, Refusal> {
     let Some(file) = &args.config else { return Ok(home.own(CONFIG)) };
     if !file.is_file() {
-        return Err(Refusal::NotDone(format!("{}: no such file", file.display())));
+        let what = if file.is_dir() { "is a folder; name the file in it" } else { "no such file" };
+        return Err(Refusal::NotDone(format!("{}: {what}", file.display())));
     }
     let file = std::path::absolute(file).map_err(|error| unusable(file, &error))?;
     match first_unsafe(&file.to_string_lossy()) {
@@ -341,7 +346,9 @@ fn config(args: &InstallArgs, home: &Home) -> Result<PathBuf, Refusal> {
 /// How many errors the configuration has that the user named.
 fn errors_in(config: Option<&Path>) -> Result<usize, Refusal> {
     let Some(file) = config else { return Ok(0) };
-    check_file(Some(file), "", &SystemEnvironment).map(|report| report.errors).map_err(|error| unusable(file, &error))
+    check_file(Some(file), "", &tried, &SystemEnvironment).map(|report| report.errors).map_err(|error| {
+        Refusal::NotDone(format!("{}: {error}; {}", file.display(), cure_of_reading(error.kind(), "you")))
+    })
 }
 
 /// The example with its one target out of effect: an agent that is just installed tells nobody.

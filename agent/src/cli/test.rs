@@ -10,8 +10,8 @@ use clap::{Args, ValueEnum};
 use leaderwatch_agent::alert::{Class, Texts, drill};
 use leaderwatch_agent::clock::{Clock, SystemClock};
 use leaderwatch_agent::config::{
-    Environment, Problem, Settings, SystemEnvironment, TargetSettings, Weight, behind_agentpath, load, load_file,
-    parse_duration,
+    Environment, Problem, Settings, SystemEnvironment, TargetSettings, Weight, behind_agentpath, cure_of_reading, load,
+    load_file, parse_duration,
 };
 use leaderwatch_agent::process::{JvmFacts, Role};
 use leaderwatch_agent::target::preview::{Letter, Preview};
@@ -120,7 +120,7 @@ fn test(
 fn settings(file: Option<&Path>, options: &str, env: &dyn Environment) -> Result<(Settings, Vec<Problem>), String> {
     let options = behind_agentpath(options);
     let Some(file) = file else { return Ok(load(&JvmFacts::default(), Role::TaskManager, options, env)) };
-    env.read(file).map_err(|error| format!("{}: {error}; check the path and that you may read it", file.display()))?;
+    env.read(file).map_err(|error| format!("{}: {error}; {}", file.display(), cure_of_reading(error.kind(), "you")))?;
     Ok(load_file(file, options, env))
 }
 

@@ -13,7 +13,7 @@ use super::readiness::{Circumstances, Finding, Readiness, assess, default_alert_
 use super::strict_yaml::first_fault;
 use super::{
     AlertSettings, EMAIL_TARGET, Effect, EffectiveTable, Fault, FileSettings, FlinkConf, MailDefaults, Place, Problem,
-    WEBHOOK_TARGET, Weight, keys, parse_file, parse_options,
+    TargetSettings, WEBHOOK_TARGET, Weight, keys, parse_file, parse_options,
 };
 
 /// A judgement.
@@ -34,24 +34,52 @@ impl Report {
     }
 }
 
+/// Why a target cannot be made of its settings. Holds no secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hindrance {
+    /// Why, and what to do.
+    pub reason: String,
+    /// A warning where it may be otherwise in the place where Flink runs.
+    pub weight: Weight,
+}
+
+/// Tries to make a target, as the agent would.
+pub type Trial<'t> = &'t dyn Fn(&TargetSettings) -> Option<Hindrance>;
+
 /// Judges a file, the agent's options, or both; the file is the one given, else the one that the options name. An error:
 /// the file cannot be read.
-pub fn check_file(path: Option<&Path>, options: &str, env: &dyn Environment) -> io::Result<Report> {
+pub fn check_file(path: Option<&Path>, options: &str, trial: Trial<'_>, env: &dyn Environment) -> io::Result<Report> {
     let (options, mut problems) = parse_options(options, env);
     let path = path.or(options.config.as_deref()).unwrap_or(Path::new(""));
     let text = if path.as_os_str().is_empty() { String::new() } else { env.read(path)? };
     let mail = MailDefaults { smtp: options.smtp.clone(), from: "leaderwatch@HOST".to_owned() };
     let (file, found) = parse_file(&text, path, &mail, env);
     problems.extend(found);
-    super::targets(&options, &file, env, &mut problems);
+    let (targets, places) = super::targets(&options, &file, env, &mut problems);
+    tell_unusable(&targets, &places, trial, &mut problems);
     problems.extend(lasting_problem(path, &file, &options, env));
     problems.extend(target_problem(path, &file, &options));
     let mut text = listing(&problems);
     text.push_str("\nWhat takes effect (secrets masked):\n\n");
-    for table in effective(file.effective, &options, &problems) {
+    for table in effective(file.effective, &options, &targets, &problems) {
         push_table(&mut text, &table);
     }
     Ok(Report::new(text, problems.iter().map(|problem| problem.weight)))
+}
+
+/// Tells targets that cannot be made though each key is of its form, and are not known to be disabled.
+fn tell_unusable(targets: &[TargetSettings], places: &[Place], trial: Trial<'_>, problems: &mut Vec<Problem>) {
+    for (target, place) in targets.iter().zip(places) {
+        let key = format!("target.{}", target.name);
+        let is_disabled = Effect::TargetDisabled(target.name.clone());
+        let is_told = problems.iter().any(|problem| problem.effect == is_disabled && problem.place.is_of(place));
+        let Some(Hindrance { reason, weight }) = trial(target).filter(|_| !is_told) else { continue };
+        let effect = match weight {
+            Weight::Error => is_disabled,
+            Weight::Warning => Effect::None,
+        };
+        problems.push(Problem { place: place.clone(), key, fault: Fault::Unusable { reason }, effect, weight });
+    }
 }
 
 /// Judges whether the cluster of a configuration folder is ready to fail over. None: the folder has no configuration
@@ -178,7 +206,12 @@ fn push_table(text: &mut String, table: &EffectiveTable) {
 }
 
 /// What the file says, with what the options put in its place, and with the targets that a problem disables marked so.
-fn effective(mut tables: Vec<EffectiveTable>, options: &Options, problems: &[Problem]) -> Vec<EffectiveTable> {
+fn effective(
+    mut tables: Vec<EffectiveTable>,
+    options: &Options,
+    targets: &[TargetSettings],
+    problems: &[Problem],
+) -> Vec<EffectiveTable> {
     let disabled: Vec<String> = problems
         .iter()
         .filter_map(|problem| match &problem.effect {
@@ -186,8 +219,14 @@ fn effective(mut tables: Vec<EffectiveTable>, options: &Options, problems: &[Pro
             _ => None,
         })
         .collect();
+    let without_fallback: Vec<String> =
+        targets.iter().filter(|target| target.fallback.is_none()).map(|target| quoted(&target.name)).collect();
     for table in tables.iter_mut().filter(|table| table.header == TARGET) {
-        table.is_disabled |= table.lines.iter().any(|(key, value)| key == "name" && disabled.contains(value));
+        let is_named =
+            |names: &[String]| table.lines.iter().any(|(key, value)| key == keys::NAME.name && names.contains(value));
+        let (is_disabled, has_no_fallback) = (is_named(&disabled), is_named(&without_fallback));
+        table.is_disabled |= is_disabled;
+        table.lines.retain(|(key, _)| !(has_no_fallback && key == keys::FALLBACK.name));
     }
     let path = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| quoted(&path.display().to_string()));
     let text = |text: &Option<String>| text.as_deref().map(quoted);
@@ -248,13 +287,13 @@ mod tests {
         let env = FakeEnvironment::default()
             .with_mode("/lw.toml", 0o644, file)
             .with_file("/proc/self/mounts", "overlay / overlay rw 0 0\n");
-        check_file(Some(Path::new("/lw.toml")), options, &env).unwrap()
+        check_file(Some(Path::new("/lw.toml")), options, &|_| None, &env).unwrap()
     }
 
     #[test]
     fn the_example_passes() {
         let env = FakeEnvironment::default().with_file("/lw.toml", &example());
-        let report = check_file(Some(Path::new("/lw.toml")), "", &env).unwrap();
+        let report = check_file(Some(Path::new("/lw.toml")), "", &|_| None, &env).unwrap();
         assert_eq!((report.errors, report.warnings), (0, 0), "{}", report.text);
         insta::assert_snapshot!(report.text);
     }
@@ -287,11 +326,41 @@ token_file = \"/missing\"
     }
 
     #[test]
+    fn what_takes_effect_is_what_takes_effect() {
+        let file = "\
+[[target]]
+name = \"gone\"
+kind = \"slack\"
+url_file = \"/missing\"
+[[target]]
+name = \"own\"
+kind = \"webhook\"
+url = \"https://h.example/\"
+fallback = \"own\"
+username = \"alone\"
+[[target]]
+name = \"beat\"
+kind = \"heartbeat\"
+url = \"https://h.example/\"
+classes = [\"failover\"]
+[[target]]
+name = \"refused\"
+kind = \"slack\"
+url = \"https://h.example/\"
+";
+        let env = FakeEnvironment::default().with_file("/lw.toml", file);
+        let refused = Hindrance { reason: "it cannot be".to_owned(), weight: Weight::Error };
+        let trial = |target: &TargetSettings| (target.name != "beat").then(|| refused.clone());
+        let report = check_file(Some(Path::new("/lw.toml")), "", &trial, &env).unwrap();
+        insta::assert_snapshot!(report.text);
+    }
+
+    #[test]
     fn a_file_without_targets_is_warned_of_and_a_missing_file_is_an_error() {
         let report = report("", "");
         assert_eq!((report.errors, report.warnings), (0, 1));
         assert!(report.text.contains("no target"), "{}", report.text);
-        assert!(check_file(Some(Path::new("/missing")), "", &FakeEnvironment::default()).is_err());
+        assert!(check_file(Some(Path::new("/missing")), "", &|_| None, &FakeEnvironment::default()).is_err());
     }
 
     #[test]

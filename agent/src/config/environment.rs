@@ -73,8 +73,18 @@ pub fn read_regular_file(path: &Path) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        io::Error::new(io::ErrorKind::InvalidData, format!("line {line} is not UTF-8; save the file as UTF-8"))
+        io::Error::new(io::ErrorKind::InvalidData, format!("line {line} is not UTF-8"))
     })
+}
+
+/// What to do about a file that [`Environment::read`] could not read; `reader` is who wants to.
+pub fn cure_of_reading(kind: io::ErrorKind, reader: &str) -> String {
+    match kind {
+        io::ErrorKind::InvalidData => "save the file as UTF-8".to_owned(),
+        io::ErrorKind::InvalidInput => "name a file, no folder, pipe or device".to_owned(),
+        io::ErrorKind::FileTooLarge => "check the path: it is some other file, perhaps".to_owned(),
+        _ => format!("check the path and that {reader} may read it"),
+    }
 }
 
 /// An outside made for tests: nothing is there but what the test puts in.

@@ -312,7 +312,10 @@ impl<'a> Reader<'a> {
         }
         let kind = section.choice(&keys::KIND).and_then(keys::kind);
         report_unknown_of_target(&mut section, kind);
-        let classes = section.classes(&keys::TARGET_CLASSES, &alert.classes);
+        let classes = match kind {
+            Some(kind) if kind.name == "heartbeat" => no_classes(&mut section),
+            _ => section.classes(&keys::TARGET_CLASSES, &alert.classes),
+        };
         let fallback = section.text(&keys::FALLBACK);
         let connection = ConnectionConfig {
             proxy: section.secret(&keys::PROXY),
@@ -386,6 +389,16 @@ fn report_unknown_of_target(section: &mut Section<'_, '_>, kind: Option<&Kind>) 
         None => keys::KINDS.iter().flat_map(|kind| kind.keys.iter().copied()).collect(),
     };
     section.report_unknown(&[&keys::SHARED[..], &own].concat(), &[], kind);
+}
+
+/// A heartbeat has no classes, whatever is written.
+fn no_classes(section: &mut Section<'_, '_>) -> Vec<Class> {
+    if !section.classes(&keys::TARGET_CLASSES, &[]).is_empty() {
+        let span = section.span_of(&keys::TARGET_CLASSES);
+        section.push(keys::TARGET_CLASSES.name, &span, Fault::TakesNoAlerts, Effect::KeyIgnored, Weight::Warning);
+        section.note(keys::TARGET_CLASSES.name, "[]".to_owned());
+    }
+    Vec::new()
 }
 
 fn url(section: &mut Section<'_, '_>) -> Option<UrlConfig> {
@@ -479,20 +492,23 @@ pub(super) fn check_routes(
     raised: &[Class],
     problems: &mut Vec<Problem>,
 ) {
-    let names: Vec<String> = targets.iter().map(|target| target.name.clone()).collect();
+    let is_heartbeat = |target: &TargetSettings| matches!(target.kind, KindSettings::Heartbeat(_));
+    let names: Vec<String> =
+        targets.iter().filter(|target| !is_heartbeat(target)).map(|target| target.name.clone()).collect();
     for at in 0..targets.len() {
         let Some(fallback) = targets[at].fallback.clone() else { continue };
         let fault = if !names.contains(&fallback) {
             let known = || names.iter().map(String::as_str);
             let nearest = nearest(&fallback, known()).map(str::to_owned);
             Fault::UnknownFallback { name: value::shown(&fallback), nearest, known: value::listed(known()) }
-        } else if leads_back(targets, &names[at]) {
+        } else if leads_back(targets, &targets[at].name) {
             Fault::FallbackLoop
         } else {
             continue;
         };
         targets[at].fallback = None;
-        problems.push(route_problem(&names[at], "fallback", &places[at], fault, Effect::KeyIgnored, Weight::Error));
+        let name = &targets[at].name;
+        problems.push(route_problem(name, "fallback", &places[at], fault, Effect::KeyIgnored, Weight::Error));
     }
     for (target, place) in targets.iter().zip(places) {
         let keeps_open = matches!(target.kind, KindSettings::PagerDuty(_) | KindSettings::Alertmanager(_));
@@ -504,7 +520,7 @@ pub(super) fn check_routes(
         let is_fallback = targets.iter().any(|other| other.fallback.as_ref() == Some(&target.name));
         let is_reached = target.classes.iter().any(|class| raised.contains(class)) || is_fallback;
         // A heartbeat carries no alerts.
-        if !is_reached && !matches!(target.kind, KindSettings::Heartbeat(_)) {
+        if !is_reached && !is_heartbeat(target) {
             let fault = Fault::NeverReached;
             problems.push(route_problem(&target.name, "classes", place, fault, Effect::None, Weight::Warning));
         }

@@ -155,9 +155,9 @@ pub fn pod_namespace(env: &dyn Environment) -> Option<String> {
 
 fn unreadable(path: PathBuf, error: &std::io::Error) -> Problem {
     Problem {
-        place: Place::File { path: path.clone(), line: None },
+        fault: Fault::unreadable(&path, error),
+        place: Place::File { path, line: None },
         key: String::new(),
-        fault: Fault::Unreadable { path, reason: error.to_string() },
         effect: Effect::FileIgnored,
         weight: Weight::Error,
     }

@@ -32,11 +32,11 @@ use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
 
-pub use check::{Report, check_file, check_flink_conf};
+pub use check::{Hindrance, Report, check_file, check_flink_conf};
 pub use duration::{DurationError, format_duration, parse_duration};
 #[cfg(test)]
 pub(crate) use environment::FakeEnvironment;
-pub use environment::{Environment, SystemEnvironment, read_regular_file};
+pub use environment::{Environment, SystemEnvironment, cure_of_reading, read_regular_file};
 pub use example::example;
 pub use file::{AlertSettings, ClaimSettings, FileSettings, Language, MailDefaults, parse as parse_file};
 pub use flink::{FlinkConf, HighAvailability, pod_namespace};
@@ -145,7 +145,7 @@ fn read_file(
             problems.push(Problem {
                 place: Place::Options,
                 key: keys::CONFIG.name.to_owned(),
-                fault: Fault::Unreadable { path: path.to_owned(), reason: error.to_string() },
+                fault: Fault::unreadable(path, &error),
                 effect: Effect::FileIgnored,
                 weight: Weight::Error,
             });
@@ -167,7 +167,7 @@ fn settle(
     env: &dyn Environment,
     problems: &mut Vec<Problem>,
 ) -> Settings {
-    let targets = targets(&options, &file, env, problems);
+    let (targets, _) = targets(&options, &file, env, problems);
     let mut named_files = file.named_files;
     if let Some(SecretSource::File(path)) = options.webhook {
         named_files.push(path);
@@ -200,13 +200,13 @@ fn settle(
     }
 }
 
-/// The targets of the options, then those of the file, with fallbacks that hold.
+/// The targets of the options, then those of the file, with fallbacks that hold; and where each stands.
 fn targets(
     options: &Options,
     file: &FileSettings,
     env: &dyn Environment,
     problems: &mut Vec<Problem>,
-) -> Vec<TargetSettings> {
+) -> (Vec<TargetSettings>, Vec<Place>) {
     let mut targets = Vec::new();
     let mut places = Vec::new();
     for target in option_targets(options, file, env) {
@@ -229,7 +229,7 @@ fn targets(
         places.push(place.clone());
     }
     file::check_routes(&mut targets, &places, &file.alert.classes, problems);
-    targets
+    (targets, places)
 }
 
 fn option_targets(options: &Options, file: &FileSettings, env: &dyn Environment) -> Vec<TargetSettings> {

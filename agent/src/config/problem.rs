@@ -3,9 +3,11 @@
 //! Nothing in here ever holds a secret: values of secret keys are masked before they get in.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use super::duration::DurationError;
+use super::environment::cure_of_reading;
 use super::secret::SecretError;
 
 /// Where a problem stands.
@@ -20,6 +22,17 @@ pub enum Place {
         /// The line.
         line: Option<usize>,
     },
+}
+
+impl Place {
+    /// Whether both are in the options, or both in the same file.
+    pub fn is_of(&self, other: &Place) -> bool {
+        match (self, other) {
+            (Place::Options, Place::Options) => true,
+            (Place::File { path, .. }, Place::File { path: other, .. }) => path == other,
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for Place {
@@ -170,6 +183,8 @@ pub enum Fault {
         path: PathBuf,
         /// Why.
         reason: String,
+        /// Kind of the error.
+        kind: io::ErrorKind,
     },
     /// A secret given in more than one way.
     SeveralVariants {
@@ -222,6 +237,13 @@ pub enum Fault {
     NeverReached,
     /// A receiver that keeps alerts open is never told that one is over.
     NeverResolved,
+    /// A kind of target that carries no alerts.
+    TakesNoAlerts,
+    /// Nothing can be sent with what is written, though each key by itself is of its form.
+    Unusable {
+        /// Why, and what to do; holds no secret.
+        reason: String,
+    },
     /// No target at all.
     NoTarget,
     /// The state folder lies on a file system that is gone with its container or at the next boot.
@@ -241,6 +263,11 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// A file that could not be read.
+    pub fn unreadable(path: &Path, error: &io::Error) -> Fault {
+        Fault::Unreadable { path: path.to_owned(), reason: error.to_string(), kind: error.kind() }
+    }
+
     /// What is wrong, without the key.
     pub fn reason(&self) -> String {
         match self {
@@ -261,7 +288,7 @@ impl Fault {
                 format!("the character `{character}` {harm} on the way through some start scripts{also}{others}")
             }
             Fault::Syntax { message } => format!("not TOML: {message}"),
-            Fault::Unreadable { path, reason } => format!("`{}` cannot be read: {reason}", path.display()),
+            Fault::Unreadable { path, reason, .. } => format!("`{}` cannot be read: {reason}", path.display()),
             Fault::SeveralVariants { used } => format!("given in more than one way; `{used}` is used"),
             Fault::SecretUnavailable(error) => error.to_string(),
             Fault::SecretMalformed { .. } => "what it holds has the wrong form".to_owned(),
@@ -270,7 +297,7 @@ impl Fault {
             }
             Fault::DuplicateName { .. } => "an earlier target has the same name".to_owned(),
             Fault::ReplacedByOptions => "the options make a target of the same name, which wins".to_owned(),
-            Fault::UnknownFallback { name, .. } => format!("`{name}` is not a working target"),
+            Fault::UnknownFallback { name, .. } => format!("`{name}` is no working target that takes alerts"),
             Fault::FallbackLoop => "the fallbacks lead back to this target".to_owned(),
             Fault::NeedsPartner { partner } => format!("useless without `{partner}`"),
             Fault::ChatHost { kind } => {
@@ -278,6 +305,8 @@ impl Fault {
             }
             Fault::NeverReached => "no alert ever goes to this target".to_owned(),
             Fault::NeverResolved => "it keeps alerts open, and is never told that one is over".to_owned(),
+            Fault::TakesNoAlerts => "a heartbeat takes no alerts".to_owned(),
+            Fault::Unusable { reason } => reason.clone(),
             Fault::NoTarget => "no target: alerts go to the alert log only".to_owned(),
             Fault::ShortLived { path, file_system } => format!(
                 "`{}` lies on {file_system} here, which is gone with its container or at the next boot: alerts that \
@@ -313,7 +342,7 @@ impl Fault {
             Fault::Syntax { .. } => {
                 "mend the line: `key = value`, texts in double quotes, `[[target]]` before each target".to_owned()
             }
-            Fault::Unreadable { .. } => "check the path and that Flink's user may read it".to_owned(),
+            Fault::Unreadable { kind, .. } => cure_of_reading(*kind, "Flink's user"),
             Fault::SeveralVariants { .. } => "keep one of them".to_owned(),
             Fault::SecretUnavailable(error) => error.cure(),
             Fault::WorldReadable { path, .. } => {
@@ -329,6 +358,8 @@ impl Fault {
                 "add a class of `alert.classes` to its `classes`, or name it as the `fallback` of another".to_owned()
             }
             Fault::NeverResolved => "add `resolved` to its `classes` and to `alert.classes`".to_owned(),
+            Fault::TakesNoAlerts => "remove this key".to_owned(),
+            Fault::Unusable { .. } => String::new(),
             Fault::ShortLived { .. } => {
                 "put it on a volume or a disk; or see that `claim.store` is not `none`".to_owned()
             }

@@ -224,6 +224,11 @@ impl<'a, 'p> Section<'a, 'p> {
         self.push(name, span, fault, effect, Weight::Error);
     }
 
+    /// A target does not work as long as a file or variable that it needs is not there, or not as it should be.
+    fn effect_of_fault(&self) -> Effect {
+        self.target.clone().map_or(Effect::None, Effect::TargetDisabled)
+    }
+
     pub(super) fn warn(&mut self, key: &Key, span: &Range<usize>, fault: Fault) {
         self.push(key.name, span, fault, Effect::None, Weight::Warning);
     }
@@ -301,9 +306,9 @@ impl<'a, 'p> Section<'a, 'p> {
         let path = self.path(key)?;
         self.source.named_files.borrow_mut().push(path.clone());
         if let Err(error) = self.source.env.read(&path) {
-            let fault = Fault::Unreadable { path: path.clone(), reason: error.to_string() };
+            let fault = Fault::unreadable(&path, &error);
             let span = self.span_of(key);
-            self.push(key.name, &span, fault, Effect::None, Weight::Error);
+            self.push(key.name, &span, fault, self.effect_of_fault(), Weight::Error);
         }
         Some(path)
     }
@@ -519,7 +524,8 @@ impl<'a, 'p> Section<'a, 'p> {
             SecretSource::Env { .. } => {}
         }
         for (fault, weight) in faults_of_secret(source, shape, self.source.env) {
-            self.push(name, span, fault, Effect::None, weight);
+            let effect = if weight == Weight::Error { self.effect_of_fault() } else { Effect::None };
+            self.push(name, span, fault, effect, weight);
         }
     }
 
@@ -534,6 +540,7 @@ impl<'a, 'p> Section<'a, 'p> {
     }
 
     fn report_alone<T>(&mut self, key: &Key, partner: &Key) -> Option<T> {
+        self.lines.retain(|(name, _)| name != key.name);
         // A partner that is written but not sound has been reported as such.
         if !self.broken {
             let span = self.span_of(key);

@@ -2,9 +2,10 @@
 //! restart.
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use super::environment::{Environment, read_regular_file};
+use super::environment::{Environment, cure_of_reading, read_regular_file};
 
 /// What stands in place of a secret.
 pub const MASK: &str = "***";
@@ -46,6 +47,8 @@ pub enum SecretError {
         path: PathBuf,
         /// Why.
         reason: String,
+        /// Kind of the error.
+        kind: io::ErrorKind,
     },
     /// Its file is empty, blanks aside.
     EmptyFile {
@@ -63,7 +66,7 @@ impl SecretError {
     /// What to do about it.
     pub fn cure(&self) -> String {
         match self {
-            SecretError::Unreadable { .. } => "check the path and that Flink's user may read it".to_owned(),
+            SecretError::Unreadable { kind, .. } => cure_of_reading(*kind, "Flink's user"),
             SecretError::EmptyFile { .. } => "write the secret into it, alone".to_owned(),
             SecretError::Unset { .. } => "set it in the environment that Flink starts in".to_owned(),
         }
@@ -73,7 +76,9 @@ impl SecretError {
 impl fmt::Display for SecretError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SecretError::Unreadable { path, reason } => write!(out, "`{}` cannot be read: {reason}", path.display()),
+            SecretError::Unreadable { path, reason, .. } => {
+                write!(out, "`{}` cannot be read: {reason}", path.display())
+            }
             SecretError::EmptyFile { path } => write!(out, "`{}` is empty", path.display()),
             SecretError::Unset { variable } => {
                 write!(out, "the environment variable `{variable}` is unset, empty or not UTF-8")
@@ -128,8 +133,12 @@ impl SecretSource {
     }
 }
 
-fn from_file(path: &Path, content: std::io::Result<String>) -> Result<Secret, SecretError> {
-    let text = content.map_err(|error| SecretError::Unreadable { path: path.to_owned(), reason: error.to_string() })?;
+fn from_file(path: &Path, content: io::Result<String>) -> Result<Secret, SecretError> {
+    let text = content.map_err(|error| SecretError::Unreadable {
+        path: path.to_owned(),
+        reason: error.to_string(),
+        kind: error.kind(),
+    })?;
     let text = text.trim();
     if text.is_empty() {
         return Err(SecretError::EmptyFile { path: path.to_owned() });

@@ -40,7 +40,7 @@ impl Target for Heartbeat {
         Box::pin(self.http.send(Method::GET, &self.url, HeaderMap::new(), Vec::new(), by_status))
     }
     fn send<'a>(&'a self, _: &'a Notice) -> Sending<'a> {
-        Box::pin(std::future::ready(Outcome::reject("a heartbeat takes no alerts: set its `classes` to []")))
+        Box::pin(std::future::ready(Outcome::reject("a heartbeat takes no alerts")))
     }
 }
 

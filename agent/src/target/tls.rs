@@ -81,7 +81,12 @@ pub fn client_config(settings: &TlsSettings) -> Result<ClientConfig, BadTls> {
         None => builder.with_root_certificates(roots),
         Some(name) => {
             let usual = WebPkiServerVerifier::builder_with_provider(roots, provider).build().map_err(BadTls::other)?;
-            let name = ServerName::try_from(name.clone()).map_err(BadTls::other)?;
+            let no_name = |_| {
+                BadTls::other(format_args!(
+                    "`server_name`: `{name}` is no host name; give the name in the receiver's certificate"
+                ))
+            };
+            let name = ServerName::try_from(name.clone()).map_err(no_name)?;
             // As strict as the usual one, which it asks.
             builder.dangerous().with_custom_certificate_verifier(Arc::new(ByName { name, usual }))
         }
