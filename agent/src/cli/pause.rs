@@ -51,22 +51,31 @@ fn pause(args: &PauseArgs, now: Timestamp, zone: &TimeZone, out: &mut dyn Write)
     let wanted = wanted(args, now)?;
     let mut verdict = Verdict::Done;
     let is_change = args.end || wanted.is_some();
-    let mut has_done = false;
+    let mut done = Vec::new();
     for folder in folders(args)? {
         let told = if args.end { end(&folder, now) } else { begin_or_show(&folder, wanted.as_ref(), now, zone) };
-        let line = match told {
-            Ok(told) => {
-                has_done = true;
-                format!("{}: {told}", folder.display())
-            }
-            Err(error) => {
-                verdict = complain(Verdict::Wrong, format_args!("{}: {error}", folder.display()));
-                continue;
-            }
-        };
-        writeln!(out, "{}", printable(&line)).map_err(|error| format!("standard output: {error}"))?;
+        match told {
+            Ok(told) => done.push(format!("{}: {told}", folder.display())),
+            Err(error) => verdict = complain(Verdict::Wrong, format_args!("{}: {error}", folder.display())),
+        }
     }
-    Ok(if is_change && !has_done { Verdict::Misuse } else { verdict })
+    if is_change && done.is_empty() {
+        return Ok(Verdict::Misuse);
+    }
+    // Told only when all is done: what cannot be told is done all the same.
+    for line in done {
+        match writeln!(out, "{}", printable(&line)) {
+            Ok(()) => {}
+            Err(error) if is_change => {
+                return Ok(complain(
+                    Verdict::Wrong,
+                    format_args!("standard output: {error}; what was asked for is done, see `leaderwatch status`"),
+                ));
+            }
+            Err(error) => return Err(format!("standard output: {error}")),
+        }
+    }
+    Ok(verdict)
 }
 
 /// The pause that is asked for; none where it is to be ended or shown.
@@ -230,6 +239,20 @@ mod tests {
         fs::write(&file, "cluster = 'orders'\n").unwrap();
         let refused = called(&["--config", file.to_str().unwrap()], "2026-11-30T10:00:00Z").unwrap_err();
         assert!(refused.contains("beside Flink's own log"), "{refused}");
+    }
+
+    /// Regression: an output that failed left the clusters behind the first one without the pause.
+    #[test]
+    fn what_cannot_be_told_is_done_all_the_same() {
+        let folder = state();
+        let path = folder.path().to_str().unwrap();
+        let words = ["pause", path, "--for", "20m", "--reason", "upgrade"];
+        let command = Command::try_parse_from(words).unwrap();
+        let verdict = pause(&command.args, at("2026-11-30T10:00:00Z"), &TimeZone::UTC, &mut &mut [0_u8; 0][..]);
+        assert_eq!(verdict, Ok(Verdict::Wrong));
+        for cluster in ["1000..orders", "1000..billing"] {
+            assert!(Pause::read(&folder.path().join(cluster)).unwrap().is_some(), "{cluster}");
+        }
     }
 
     #[test]

@@ -159,6 +159,13 @@ fn wrong(status: &Status, now: Timestamp) -> Vec<String> {
     if ago_ms(status.written_at, now) > SILENT_MS {
         wrong.push(format!("the agent is silent for {}: its process has ended or hangs", ago(status.written_at, now)));
     }
+    if ago_ms(status.written_at, now) < -SILENT_MS {
+        let ahead = ago(now, status.written_at);
+        wrong.push(format!(
+            "its last word is {ahead} in the future: the clock of that host, or of this one, is wrong, so that nobody can \
+             tell whether the agent is alive"
+        ));
+    }
     let sound = |state: &str| state == "installed" || state == NOT_SEEN;
     wrong.extend(
         status.hooks.iter().filter(|(_, state)| !sound(state)).map(|(class, why)| format!("hook {class}: {why}")),
@@ -326,6 +333,14 @@ mod tests {
         status.log = None;
         let told = Told { wrong: wrong(&status, now), pause: None };
         insta::assert_snapshot!(in_words(&status, &told, now, &TimeZone::UTC));
+    }
+
+    /// Regression: an agent whose clock was ahead counted as alive long after its end.
+    #[test]
+    fn a_word_from_the_future_proves_nothing() {
+        assert_eq!(wrong(&sound(), at("2026-11-30T09:59:30Z")), Vec::<String>::new(), "clocks differ a little");
+        let told = wrong(&sound(), at("2026-11-29T10:00:00Z"));
+        assert!(told[0].contains("1 d 0 h in the future"), "{told:?}");
     }
 
     #[test]
