@@ -14,6 +14,7 @@ use leaderwatch_agent::leadership::{Component, JobId, Leader, SessionId};
 use leaderwatch_agent::process::{Observer, Role};
 
 const CLUSTERS: [&str; 2] = ["orders-prod", "payments-prod"];
+const TARGETS: [&str; 2] = ["ops-chat", "mail"];
 const JOBS: [(&str, u128); 3] = [
     ("orders-enrich", 0x3f0c_97a1_5b2e_4d60_8a11_c2f7_90d4_6be5),
     ("orders-sink", 0xb75e_0d13_88c4_4f2a_9e36_5a1b_7c08_e2d9),
@@ -152,7 +153,8 @@ impl<W: Write> Log<W> {
         };
         self.pass(2_000);
         for taskmanager in 1..=self.taskmanagers {
-            self.write(cluster, taskmanager, Event::AlertRaised { alert: Box::new(alert.clone()) })?;
+            let (alert, targets) = (Box::new(alert.clone()), TARGETS.map(str::to_owned).to_vec());
+            self.write(cluster, taskmanager, Event::AlertRaised { alert, targets })?;
         }
         self.deliveries(cluster, &id)
     }
@@ -163,7 +165,7 @@ impl<W: Write> Log<W> {
             let (alert_id, target) = (id.to_owned(), Some("ops-chat".to_owned()));
             self.write(cluster, taskmanager, Event::AlertSuppressed { alert_id, target, by })?;
         }
-        for target in ["ops-chat", "mail"] {
+        for target in TARGETS {
             let (alert_id, target) = (id.to_owned(), target.to_owned());
             let reason = "the receiver answered 503 Service Unavailable".to_owned();
             let attempts = u32::try_from(self.dice.roll(12).saturating_sub(8)).expect("below four") + 1;

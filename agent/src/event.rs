@@ -155,7 +155,12 @@ pub enum Event {
         seat: SeatFields,
     },
     #[serde(rename = "alert.raised")]
-    AlertRaised { alert: Box<Alert> },
+    AlertRaised {
+        alert: Box<Alert>,
+        /// The targets that it goes to.
+        #[serde(skip_serializing_if = "Vec::is_empty", default)]
+        targets: Vec<String>,
+    },
     #[serde(rename = "alert.updated")]
     AlertUpdated { alert_id: String, members: Vec<Member> },
     #[serde(rename = "alert.delivered")]
@@ -212,6 +217,11 @@ impl Event {
         "agent.problem",
         "agent.stopped",
     ];
+
+    /// An alert that goes to no target.
+    pub fn raised(alert: &Alert) -> Event {
+        Event::AlertRaised { alert: Box::new(alert.clone()), targets: Vec::new() }
+    }
 
     /// A problem, in two parts: what does not work, and why together with the cure.
     pub fn problem(what: impl Into<String>, reason: impl Into<String>) -> Event {

@@ -477,3 +477,68 @@ fn the_help_of_each_command_is_as_it_is_documented() {
     });
     insta::assert_snapshot!(help.join("\n\n"));
 }
+
+/// Holds a fault: a folder that may not be read kept the logs beside it from being shown.
+#[test]
+fn a_folder_that_may_not_be_read_is_named_and_the_rest_is_shown() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+
+    const NOBODY: u32 = 65_534;
+    let folder = tempfile::tempdir().unwrap();
+    let allow = |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    allow(folder.path(), 0o755);
+    let (command, logs) = (folder.path().join("leaderwatch"), folder.path().join("logs"));
+    // Root may read everything, and the folder of the build may be root's.
+    fs::copy(env!("CARGO_BIN_EXE_leaderwatch"), &command).unwrap();
+    let locked = logs.join("locked");
+    fs::create_dir_all(&locked).unwrap();
+    let name = "flink-u-taskexecutor-0-tm1.leaderwatch.jsonl";
+    fs::copy(Path::new(LOGS).join(name), logs.join(name)).unwrap();
+    allow(&locked, 0);
+    for arguments in [&["log"][..], &["report", "--json"]] {
+        let mut command = Command::new(&command);
+        command.args(arguments).arg(&logs).env("TZ", "UTC").stdin(Stdio::null());
+        if rustix::process::geteuid().is_root() {
+            command.uid(NOBODY);
+        }
+        let output = command.output().unwrap();
+        let told = told(&output);
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains("locked: Permission denied"), "{told}");
+        assert!(told.contains("leader") && output.stdout.len() > 100, "{told}");
+    }
+    allow(&locked, 0o700);
+}
+
+/// Holds a fault: `report` told an empty folder and an empty log alike, `log` did not.
+#[test]
+fn a_folder_without_logs_is_told_alike_by_log_and_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let (log, report) = (tell(&["log", path]), tell(&["report", path, "--json"]));
+    assert_eq!(log, report);
+    assert!(log.starts_with("exit status 2") && log.contains("no alert log (*.jsonl) in there"), "{log}");
+}
+
+/// Holds a fault: one record of the year 0 made a page of seven megabytes.
+#[test]
+fn a_clock_that_was_far_off_makes_no_long_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.jsonl");
+    let record = |time: &str| {
+        format!(r#"{{"ts":"{time}","event":"agent.stopped","pending":0,"cluster":"c","host":"h","pid":1}}"#) + "\n"
+    };
+    fs::write(&path, record("0000-01-01T00:00:00.000Z") + &record("2026-11-30T10:00:00.000Z")).unwrap();
+    let output = leaderwatch(&["report", path.to_str().unwrap(), "-o", "-"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stdout.len() < 200_000, "{} bytes", output.stdout.len());
+}
+
+/// Holds a fault: a table of what is undelivered went over the edge of the terminal.
+#[test]
+fn undelivered_alerts_fit_the_width() {
+    let output = leaderwatch(&["log", LOGS, "--undelivered", "--width", "60"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(!text.is_empty() && text.lines().all(|line| line.chars().count() <= 60), "{text}");
+}

@@ -93,11 +93,33 @@ impl Watched {
         Ok(alerts)
     }
 
-    /// Stops a TaskManager in order, after which nothing of its agent is under way, and returns all of its records.
+    /// Waits until each alert of a TaskManager is delivered to each of its targets, by its own agent or by another.
+    ///
+    /// # Errors
+    /// Where it is not within [`LIMIT`].
+    pub fn wait_until_told(&self, task_manager: usize) -> Result<()> {
+        wait::until("each alert to be with its targets", LIMIT, || {
+            let records = self.records(task_manager)?;
+            let is_told = |raised: &&Record| {
+                let targets = raised["targets"].as_array().into_iter().flatten();
+                let id = &raised["alert"]["id"];
+                targets.into_iter().all(|target| {
+                    records.iter().any(|word| {
+                        let is_end = word["event"] == "alert.delivered" || word["event"] == "alert.suppressed";
+                        is_end && word["alert_id"] == *id && (word["target"].is_null() || word["target"] == *target)
+                    })
+                })
+            };
+            Ok(alert_log::of(&records, "alert.raised").iter().all(is_told).then_some(()))
+        })
+    }
+
+    /// Stops a TaskManager in order when its alerts are with their targets, and returns all of its records.
     ///
     /// # Errors
     /// Where it does not stop, or its alert log does not say that nothing is left to send.
     pub fn stop_task_manager(&mut self, task_manager: usize) -> Result<Vec<Record>> {
+        self.wait_until_told(task_manager)?;
         self.cluster.task_managers[task_manager].terminate(Duration::from_secs(30))?;
         let records = self.records(task_manager)?;
         let stopped = records.last().context("the alert log is empty")?;

@@ -197,7 +197,7 @@ impl Alerts {
     fn raise(&mut self, alert: Alert, saved: Vec<String>, now: Moment) {
         if !self.settings.wants(alert.class) {
             let suppressed = unwanted(&alert.id, alert.class);
-            self.effects.push(Effect::Record(Event::AlertRaised { alert: Box::new(alert) }));
+            self.effects.push(Effect::Record(Event::raised(&alert)));
             self.effects.push(Effect::Record(suppressed));
             self.effects.push(Effect::Forget { saved });
             return;

@@ -164,7 +164,7 @@ impl Pauses {
         let Some(current) = &mut self.current else { return };
         let (id, by) = (alert.id.clone(), current.by());
         let body = serde_json::to_value(Saved { pause: current.pause.clone(), alert: alert.clone() });
-        left.push(Effect::Record(Event::AlertRaised { alert: Box::new(alert.clone()) }));
+        left.push(Effect::Record(Event::raised(&alert)));
         left.push(Effect::Record(Event::AlertSuppressed { alert_id: id.clone(), target: None, by }));
         // What is made of strings and numbers always has a JSON form.
         left.extend(body.ok().map(|body| Effect::Save { key: key(&id), body }));
@@ -191,7 +191,7 @@ impl Pauses {
             }
         }
         let alert = self.summary(&ended, now);
-        effects.push(Effect::Record(Event::AlertRaised { alert: Box::new(alert.clone()) }));
+        effects.push(Effect::Record(Event::raised(&alert)));
         let notice = Notice { message_id: alert.id.clone(), action: Action::Digest, alert };
         effects.push(Effect::Notify { notice: Box::new(notice), audience: Audience::All });
         effects.push(Effect::Forget { saved: ended.kept.iter().map(|alert| key(&alert.id)).collect() });
@@ -303,7 +303,7 @@ mod tests {
                 Effect::Raise { alert, .. } => format!("raise {}", alert.id),
                 Effect::Notify { notice, .. } => format!("{:?} {}", notice.action, notice.alert.title),
                 Effect::Record(Event::AlertSuppressed { alert_id, by, .. }) => format!("suppressed {alert_id} by {by}"),
-                Effect::Record(Event::AlertRaised { alert }) => format!("recorded {}", alert.title),
+                Effect::Record(Event::AlertRaised { alert, .. }) => format!("recorded {}", alert.title),
                 Effect::Record(_) => "recorded".into(),
                 Effect::Save { key, .. } => format!("save {key}"),
                 Effect::Forget { saved } => format!("forget {}", saved.join(" ")),

@@ -88,7 +88,7 @@ fn text(event: &Event) -> String {
         }
         Event::LeaderGranted { leader_id, .. } => format!("this process leads as {}", ShortId(leader_id.0)),
         Event::LeaderRevoked { .. } => "this process leads no longer".to_owned(),
-        Event::AlertRaised { alert } => format!("{} {}", alert_name(&alert.id), alert.title),
+        Event::AlertRaised { alert, .. } => format!("{} {}", alert_name(&alert.id), alert.title),
         Event::AlertUpdated { alert_id, members } => {
             format!("{} {} joined", alert_name(alert_id), count(members.len() as u64, "member"))
         }
@@ -157,7 +157,7 @@ fn mood(event: &Event) -> Mood {
         | Event::LeaderUnreachable { .. }
         | Event::AlertFailed { .. }
         | Event::AgentProblem { .. } => Mood::Bad,
-        Event::AlertRaised { alert } if alert.severity == leaderwatch_agent::alert::Severity::Critical => Mood::Bad,
+        Event::AlertRaised { alert, .. } if alert.severity == leaderwatch_agent::alert::Severity::Critical => Mood::Bad,
         Event::AgentStopped { pending } if *pending > 0 => Mood::Notable,
         Event::AlertRaised { .. }
         | Event::AlertSuppressed { .. }

@@ -1,7 +1,8 @@
 //! Merges many alert logs by time, as a stream: one line of each in memory, and only those open whose time has come.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read};
 
 use super::reader::{LineReader, Skipped, Stamp};
@@ -17,6 +18,46 @@ pub struct Merge {
     growing: bool,
     skipped: Skipped,
     failed: Vec<(Source, io::Error)>,
+    copies: Copies,
+}
+
+/// Finds lines that another source holds, too, such as a gzipped copy beside the log. Two processes never write the same
+/// line, and one that writes a line twice within a millisecond does so in one file.
+#[derive(Default)]
+struct Copies {
+    hasher: RandomState,
+    stamp: Option<Stamp>,
+    /// Lines of that time: how often each source held it, by hash and source.
+    seen: HashMap<(u64, usize), u64>,
+    /// How often a line was handed out, by hash.
+    handed_out: HashMap<u64, u64>,
+    count: u64,
+}
+
+impl Copies {
+    /// More lines of one millisecond than these are not compared.
+    const MAX_LINES: usize = 65_536;
+
+    fn is_one(&mut self, stamp: Stamp, source: usize, line: &[u8]) -> bool {
+        if self.stamp != Some(stamp) {
+            self.stamp = Some(stamp);
+            self.seen.clear();
+            self.handed_out.clear();
+        }
+        if self.seen.len() >= Self::MAX_LINES {
+            return false;
+        }
+        let hash = self.hasher.hash_one(line);
+        let held = self.seen.entry((hash, source)).or_default();
+        *held += 1;
+        let handed_out = self.handed_out.entry(hash).or_default();
+        if *held <= *handed_out {
+            self.count += 1;
+            return true;
+        }
+        *handed_out += 1;
+        false
+    }
 }
 
 /// A source, and how far it is read.
@@ -80,6 +121,7 @@ impl Merge {
             growing,
             skipped: Skipped::default(),
             failed: Vec::new(),
+            copies: Copies::default(),
         };
         for source in sources {
             let mut opened = match Opened::open(source.clone(), growing) {
@@ -116,6 +158,17 @@ impl Merge {
     /// A line is handed out as soon as its time can be told; where the caller finds that it is no record, it says so by
     /// [`Merge::count_foreign`].
     pub fn next_line(&mut self) -> Option<(Stamp, &[u8])> {
+        loop {
+            let (stamp, index) = self.move_on()?;
+            let is_alone = self.sources.len() == 1;
+            if is_alone || !self.copies.is_one(stamp, index, self.sources[index].line()) {
+                return Some((stamp, self.sources[index].line()));
+            }
+        }
+    }
+
+    /// Moves on to the next line, and says its time and source.
+    fn move_on(&mut self) -> Option<(Stamp, usize)> {
         let mut next = self.handed_out.take().and_then(|index| Some((self.advance(index)?, index)));
         loop {
             let (stamp, index) = match (next.take(), self.waiting.peek()) {
@@ -134,7 +187,7 @@ impl Merge {
                 }
             }
             self.handed_out = Some(index);
-            return Some((next.map_or(stamp, |(stamp, _)| stamp), self.sources[index].line()));
+            return Some((next.map_or(stamp, |(stamp, _)| stamp), index));
         }
     }
 
@@ -170,6 +223,11 @@ impl Merge {
     /// What was passed over so far.
     pub fn skipped(&self) -> Skipped {
         self.skipped
+    }
+
+    /// Lines left out since another source holds them, too.
+    pub fn copies(&self) -> u64 {
+        self.copies.count
     }
 
     /// Sources that could not be opened, or not be read to their end.
@@ -226,6 +284,20 @@ mod tests {
             lines.sort();
             prop_assert_eq!(lines, expected);
         }
+    }
+
+    /// Regression: a log and its gzipped copy were counted as two.
+    #[test]
+    fn a_line_that_two_files_hold_counts_once_and_one_that_a_file_holds_twice_counts_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!("{}\n{}\n{}\n{}\n", line(1, 0), line(2, 0), line(2, 0), line(3, 0));
+        let (log, copy) = (folder.path().join("a.jsonl"), folder.path().join("b.jsonl"));
+        fs::write(&log, &text).unwrap();
+        fs::write(&copy, format!("{text}{}\n", line(4, 0))).unwrap();
+        let mut merge = Merge::new(vec![Source::File(log), Source::File(copy)], false);
+        let found: Vec<String> = all_lines(&mut merge).into_iter().map(|(_, line)| line).collect();
+        assert_eq!(found, [line(1, 0), line(2, 0), line(2, 0), line(3, 0), line(4, 0)]);
+        assert_eq!(merge.copies(), 4);
     }
 
     #[test]

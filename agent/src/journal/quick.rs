@@ -29,7 +29,13 @@ pub(super) fn event(head: &Head<'_>) -> Option<Event> {
             old_address: owned(&head.old_address),
             leaderless_ms: head.leaderless_ms,
         },
-        "alert.raised" => Event::AlertRaised { alert: serde_json::from_str(head.alert?.get()).ok()? },
+        "alert.raised" => Event::AlertRaised {
+            alert: serde_json::from_str(head.alert?.get()).ok()?,
+            targets: match head.targets {
+                Some(targets) => serde_json::from_str(targets.get()).ok()?,
+                None => Vec::new(),
+            },
+        },
         "alert.delivered" => Event::AlertDelivered {
             alert_id: owned(&head.alert_id)?,
             target: owned(&head.target)?,

@@ -309,6 +309,9 @@ pub struct Head<'a> {
     /// The whole alert of `alert.raised`.
     #[serde(borrow, default)]
     pub alert: Option<&'a serde_json::value::RawValue>,
+    /// The targets of `alert.raised` and `agent.started`.
+    #[serde(borrow, default)]
+    pub targets: Option<&'a serde_json::value::RawValue>,
     /// The members of `alert.updated`.
     #[serde(borrow, default)]
     pub members: Option<&'a serde_json::value::RawValue>,

@@ -1,5 +1,7 @@
 //! Finds the alert logs that a user names, and opens them: files, folders, gzipped ones, standard input.
 
+use std::collections::HashSet;
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -82,36 +84,67 @@ fn unzip(mut input: impl Read + Send + 'static) -> io::Result<Box<dyn Read + Sen
     Ok(if is_gzip { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) })
 }
 
+/// What is under the paths that a user names.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The logs, each once, sorted.
+    pub sources: Vec<Source>,
+    /// Folders in those that were named which cannot be searched.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// A path that cannot be looked at.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// The path.
+    pub path: PathBuf,
+    /// Why.
+    pub error: io::Error,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.path.display(), self.error)
+    }
+}
+
 /// The logs under `paths`: a file as it is named, `-` for standard input, and of a folder and the folders in it every
-/// file of an alert log's name: `.jsonl`, closed by size, renamed by Flink's script, gzipped. Each once, sorted.
+/// file of an alert log's name: `.jsonl`, closed by size, renamed by Flink's script, gzipped. A file that is reached by
+/// several names counts once.
 ///
 /// # Errors
-/// The first path that cannot be looked at.
-pub fn find(paths: &[PathBuf]) -> Result<Vec<Source>, (PathBuf, io::Error)> {
-    let mut found = Vec::new();
+/// The first of `paths` that cannot be looked at.
+pub fn find(paths: &[PathBuf]) -> Result<Found, Unreadable> {
+    let mut found = Found::default();
     for path in paths {
+        let wrap = |error| Unreadable { path: path.clone(), error };
         if path == Path::new("-") {
-            found.push(Source::StandardInput);
-        } else if fs::metadata(path).map_err(|error| (path.clone(), error))?.is_dir() {
-            search(path, 0, &mut found)?;
+            found.sources.push(Source::StandardInput);
+        } else if fs::metadata(path).map_err(wrap)?.is_dir() {
+            search(path, 0, &mut found).map_err(wrap)?;
         } else {
-            found.push(Source::File(path.clone()));
+            found.sources.push(Source::File(path.clone()));
         }
     }
-    found.sort();
-    found.dedup();
+    found.sources.sort();
+    let mut known = HashSet::new();
+    found.sources.retain(|source| match source {
+        Source::File(path) => Inode::of_file(path).is_none_or(|inode| known.insert(Some(inode))),
+        Source::StandardInput => known.insert(None),
+    });
     Ok(found)
 }
 
-fn search(folder: &Path, depth: usize, found: &mut Vec<Source>) -> Result<(), (PathBuf, io::Error)> {
-    let wrap = |error| (folder.to_path_buf(), error);
-    for entry in fs::read_dir(folder).map_err(wrap)? {
-        let entry = entry.map_err(wrap)?;
-        let kind = entry.file_type().map_err(wrap)?;
+fn search(folder: &Path, depth: usize, found: &mut Found) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
         if kind.is_dir() && depth < MAX_DEPTH {
-            search(&entry.path(), depth + 1, found)?;
+            if let Err(error) = search(&entry.path(), depth + 1, found) {
+                found.unreadable.push(Unreadable { path: entry.path(), error });
+            }
         } else if kind.is_file() && entry.file_name().to_str().is_some_and(is_log_name) {
-            found.push(Source::File(entry.path()));
+            found.sources.push(Source::File(entry.path()));
         }
     }
     Ok(())
@@ -140,11 +173,25 @@ mod tests {
             fs::write(folder.path().join(name), "").unwrap();
         }
         let found = find(&[folder.path().to_path_buf(), folder.path().join("a.jsonl"), PathBuf::from("-")]).unwrap();
+        let found = found.sources;
         let expected = ["a.20261130T101949.123Z.jsonl.gz", "a.jsonl", "a.jsonl.1", "deep/b.jsonl"];
         let mut expected: Vec<Source> = expected.iter().map(|name| Source::File(folder.path().join(name))).collect();
         expected.push(Source::StandardInput);
         assert_eq!(found, expected);
-        assert_eq!(find(&[folder.path().join("none")]).unwrap_err().0, folder.path().join("none"));
+        assert_eq!(find(&[folder.path().join("none")]).unwrap_err().path, folder.path().join("none"));
+    }
+
+    /// Regression: a log named by two paths was counted twice.
+    #[test]
+    fn a_file_of_several_names_counts_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("a.jsonl"), folder.path().join("link.jsonl"));
+        fs::write(&file, "").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let other_spelling =
+            folder.path().join(".").join("..").join(folder.path().file_name().unwrap()).join("a.jsonl");
+        let found = find(&[folder.path().to_path_buf(), other_spelling, link]).unwrap();
+        assert_eq!(found.sources.len(), 1, "{found:?}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::configuration::{Configuration, Configured, Reloaded};
 use super::dispatcher::Wanting;
 use super::status::{Account, DiskFacts, Losses, StatusSettings};
-use crate::alert::{Alert, AlertSettings};
+use crate::alert::AlertSettings;
 use crate::clock::{Clock, Moment};
 use crate::delivery::{Bounds, Command, Entry, Outbox, Problem, Progress, Submission};
 use crate::event::{Event, Record};
@@ -457,9 +457,4 @@ impl PauseWatch {
             }
         }
     }
-}
-
-/// The line of the alert log for an alert.
-pub fn raised(alert: &Alert) -> Event {
-    Event::AlertRaised { alert: Box::new(alert.clone()) }
 }

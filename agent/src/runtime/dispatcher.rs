@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use tokio::sync::{mpsc, oneshot};
 
-use super::disk::{Answer, DiskQueue, Task, raised};
+use super::disk::{Answer, DiskQueue, Task};
 use super::hook_states::{HookState, HookStates};
 use super::remembering::{Ask, counts};
 use crate::alert::{Alert, Alerts, Audience, Class, Effect, Ending, Pauses};
@@ -202,8 +202,9 @@ impl Dispatcher {
     }
 
     fn raise(&mut self, alert: Alert, saved: Vec<String>) {
-        self.record(self.clock.now(), raised(&alert));
         let notice = Notice { message_id: alert.id.clone(), action: Action::Raise, alert };
+        let targets = self.targets_for(&notice, Audience::All);
+        self.record(self.clock.now(), Event::AlertRaised { alert: Box::new(notice.alert.clone()), targets });
         self.notify(notice, Audience::All, saved);
     }
 

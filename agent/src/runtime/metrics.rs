@@ -106,7 +106,7 @@ impl Metrics {
             Event::LeaderReturned { seat, leaderless_ms, .. } => {
                 *self.leaderless_ms.entry(seat.component.name()).or_default() += leaderless_ms.unwrap_or(0);
             }
-            Event::AlertRaised { alert } => *self.alerts.entry(alert.class.name()).or_default() += 1,
+            Event::AlertRaised { alert, .. } => *self.alerts.entry(alert.class.name()).or_default() += 1,
             Event::AlertSuppressed { .. } => self.suppressed += 1,
             Event::AlertDelivered { target, latency_ms, .. } => {
                 self.count_delivery(target, "delivered", String::new());
@@ -391,7 +391,7 @@ mod tests {
             leaderless_ms: Some(412),
         });
         let alert = crate::alert::drill::alert(crate::alert::Class::NoLeader, "orders");
-        metrics.take(&Event::AlertRaised { alert: Box::new(alert) });
+        metrics.take(&Event::raised(&alert));
         for latency_ms in [90, 250, 400_000] {
             let (alert_id, target) = ("a".to_owned(), "chat".to_owned());
             metrics.take(&Event::AlertDelivered { alert_id, target, attempts: 1, latency_ms, receipt: None });

@@ -142,7 +142,7 @@ impl Account {
                     self.target(&target.name).kind.clone_from(&target.kind);
                 }
             }
-            Event::AlertRaised { alert } => {
+            Event::AlertRaised { alert, .. } => {
                 let Alert { id, class, title, occurred_at, .. } = &**alert;
                 let (id, title) = (id.clone(), title.clone());
                 self.open_alerts.push(OpenAlertStatus { id, class: *class, title, occurred_at: *occurred_at });

@@ -61,7 +61,8 @@ impl Job {
 impl Filter {
     /// Whether a look at the raw line suffices to turn it down.
     pub fn surely_unwanted(&self, stamp: Stamp, line: &[u8]) -> bool {
-        if self.since.is_some_and(|since| stamp < since) {
+        // An alert of before may be one of the job, and be delivered since.
+        if self.job.is_none() && self.is_too_old(stamp) {
             return true;
         }
         if self.events.is_empty() {
@@ -70,12 +71,17 @@ impl Filter {
         quick_event(line).is_some_and(|event| !self.wants_event(event))
     }
 
+    fn is_too_old(&self, stamp: Stamp) -> bool {
+        self.since.is_some_and(|since| stamp < since)
+    }
+
     /// Whether the record is wanted.
-    pub fn wants(&mut self, head: &Head<'_>, line: &[u8]) -> bool {
+    pub fn wants(&mut self, stamp: Stamp, head: &Head<'_>, line: &[u8]) -> bool {
         let of_component = |wanted: &String| head.component.as_ref().is_some_and(|it| **it == **wanted);
         (self.events.is_empty() || self.wants_event(head.event.as_bytes()))
             && self.component.as_ref().is_none_or(of_component)
             && self.job.as_mut().is_none_or(|job| job.wants(head, line))
+            && !self.is_too_old(stamp)
     }
 
     fn wants_event(&self, event: &[u8]) -> bool {
@@ -110,8 +116,8 @@ mod tests {
 
     fn wants(filter: &mut Filter, line: &str) -> bool {
         let bytes = line.as_bytes();
-        let wanted = filter.wants(&Head::of(bytes).unwrap(), bytes);
         let stamp = Stamp::of_line(bytes).unwrap();
+        let wanted = filter.wants(stamp, &Head::of(bytes).unwrap(), bytes);
         assert!(!(wanted && filter.surely_unwanted(stamp, bytes)), "the quick look turned down {line}");
         wanted
     }
@@ -149,6 +155,18 @@ mod tests {
         assert!(wants(&mut filter, &line("alert.delivered", r#""alert_id":"a","target":"t","#)));
         assert!(!wants(&mut filter, &line("alert.delivered", r#""alert_id":"b","target":"t","#)));
         assert!(!wants(&mut filter, &line("agent.problem", r#""what":"w","#)));
+    }
+
+    /// Regression: of an alert raised before, the deliveries since were left out.
+    #[test]
+    fn a_job_brings_what_became_since_of_its_earlier_alerts() {
+        let since = Stamp::parse("2026-11-30T10:19:50.000Z");
+        let mut filter = Filter { since, job: Some(Job::new("0011").unwrap()), ..everything() };
+        let raised =
+            r#""alert":{"id":"a","class":"failover","members":[{"job_id":"00112233445566778899aabbccddeeff"}]},"#;
+        let delivered = line("alert.delivered", r#""alert_id":"a","target":"t","#).replace("49.123", "51.000");
+        assert!(!wants(&mut filter, &line("alert.raised", raised)));
+        assert!(wants(&mut filter, &delivered));
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl Follow {
     fn look_for_new_files(&mut self) {
         // A folder that is away for a moment holds nothing new.
         let Ok(found) = sources::find(&self.paths) else { return };
-        for source in found {
+        for source in found.sources {
             let Source::File(path) = &source else { continue };
             let Some(inode) = Inode::of_file(path) else { continue };
             if self.known.contains(&inode) {

@@ -22,7 +22,7 @@ use self::filter::{Filter, Job};
 use self::follow::Follow;
 use self::table::{Style, Table};
 use self::undelivered::Undelivered;
-use super::people::count;
+use super::people::{count, printable};
 use super::progress::Progress;
 use super::{Verdict, complain, when};
 
@@ -30,6 +30,9 @@ use super::{Verdict, complain, when};
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(250);
 
 const OUTPUT_BYTES: usize = 256 * 1024;
+
+/// Events that tell what is not delivered.
+const UNDELIVERED_BY: [&str; 3] = ["alert.", "agent.started", "agent.stopped"];
 
 /// Shows one or many alert logs as one, by time, without what several TaskManagers saw alike.
 #[derive(Args)]
@@ -43,7 +46,7 @@ pub struct LogArgs {
     #[arg(short, long)]
     follow: bool,
     /// Only what came since: `2h`, `1d`, `10:30`, `2026-11-30 10:30`, `2026-11-30T10:30:00Z`
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     since: Option<String>,
     /// Only this job, its alerts and their deliveries: its id or the first digits of it
     #[arg(long, value_name = "ID")]
@@ -117,6 +120,7 @@ enum Sink {
 struct Session {
     paths: Vec<PathBuf>,
     filter: Filter,
+    since: Option<Stamp>,
     alike: Option<Alike>,
     sink: Sink,
     style: Style,
@@ -132,9 +136,11 @@ impl Session {
     fn new(args: &LogArgs) -> Result<Session, String> {
         let zone = when::zone(args.time_zone.as_deref())?;
         let since = args.since.as_ref().map(|text| when::since(text, Timestamp::now(), &zone)).transpose()?;
+        let since = since.map(Stamp::of);
         let filter = Filter {
-            since: since.map(Stamp::of),
-            events: if args.undelivered { vec!["alert.".to_owned()] } else { args.event.clone() },
+            // What was raised before may have been delivered since.
+            since: since.filter(|_| !args.undelivered),
+            events: if args.undelivered { UNDELIVERED_BY.map(str::to_owned).to_vec() } else { args.event.clone() },
             component: args.component.clone(),
             job: args.job.as_deref().map(Job::new).transpose()?,
         };
@@ -161,17 +167,20 @@ impl Session {
         };
         let out = BufWriter::with_capacity(OUTPUT_BYTES, io::stdout().lock());
         let alike = (!args.all && !args.undelivered).then(Alike::default);
-        Ok(Session { paths, filter, alike, sink, style: style(), out, left_out: 0, read: 0, shown: 0 })
+        Ok(Session { paths, filter, since, alike, sink, style: style(), out, left_out: 0, read: 0, shown: 0 })
     }
 
     fn run(mut self, args: &LogArgs) -> io::Result<Verdict> {
         let found = match sources::find(&self.paths) {
             Ok(found) => found,
-            Err((path, error)) => {
-                return Ok(complain(Verdict::Misuse, format_args!("{}: {error}", path.display())));
-            }
+            Err(unreadable) => return Ok(complain(Verdict::Misuse, unreadable)),
         };
-        if found.is_empty() && !args.follow {
+        let mut verdict = Verdict::Done;
+        for unreadable in &found.unreadable {
+            verdict = complain(Verdict::Wrong, unreadable);
+        }
+        let found = found.sources;
+        if found.is_empty() && !args.follow && verdict == Verdict::Done {
             let names = self.paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
             return Ok(complain(Verdict::Misuse, format_args!("{names}: no alert log (*.jsonl) in there")));
         }
@@ -194,11 +203,10 @@ impl Session {
             self.flush()?;
             return self.follow(merge);
         }
-        let mut verdict = Verdict::Done;
         for (source, error) in merge.failed() {
             verdict = complain(Verdict::Wrong, format_args!("{}: {error}", source.name()));
         }
-        self.finish(args, merge.skipped(), verdict)
+        self.finish(args, merge.skipped(), merge.copies(), verdict)
     }
 
     /// Takes in a line; false where it is no record.
@@ -209,7 +217,7 @@ impl Session {
         }
         let Some(head) = Head::of(line) else { return Ok(false) };
         self.read += 1;
-        if !self.filter.wants(&head, line) {
+        if !self.filter.wants(stamp, &head, line) {
             return Ok(true);
         }
         if self.alike.as_mut().is_some_and(|alike| alike.told_before(&head)) {
@@ -228,9 +236,11 @@ impl Session {
             }
             Sink::Undelivered(undelivered) => {
                 let Some(entry) = Entry::with_head(&head, line) else { return Ok(false) };
-                if let Entry::Known(record) = entry {
-                    undelivered.add(stamp, &record);
-                }
+                let tells_of_alert = match entry {
+                    Entry::Known(record) => undelivered.add(stamp, &record),
+                    Entry::Unknown(_) => true,
+                };
+                self.shown -= u64::from(!tells_of_alert);
             }
         }
         Ok(true)
@@ -256,28 +266,11 @@ impl Session {
         self.out.flush()
     }
 
-    fn finish(mut self, args: &LogArgs, skipped: Skipped, verdict: Verdict) -> io::Result<Verdict> {
+    fn finish(mut self, args: &LogArgs, skipped: Skipped, copies: u64, verdict: Verdict) -> io::Result<Verdict> {
         self.flush()?;
         let mut verdict = verdict;
-        if let Sink::Undelivered(undelivered) = self.sink {
-            let alerts = undelivered.into_alerts();
-            for alert in &alerts {
-                verdict = Verdict::Wrong;
-                if args.json {
-                    serde_json::to_writer(&mut self.out, alert)?;
-                    self.out.write_all(b"\n")?;
-                    continue;
-                }
-                let raised_at = alert.raised_at.as_deref().and_then(|at| at.parse().ok());
-                let time = raised_at.map_or("-".to_owned(), |at| when::shown(at, &self.style.zone));
-                writeln!(self.out, "{time}  {}", super::people::printable(&alert.in_words()))?;
-            }
-            self.out.flush()?;
-            if alerts.is_empty() && !args.json && self.shown > 0 {
-                eprintln!(
-                    "every alert that the log tells of was delivered to each target of which the log says anything"
-                );
-            }
+        if let Sink::Undelivered(undelivered) = std::mem::replace(&mut self.sink, Sink::Json) {
+            verdict = verdict.max(self.tell_undelivered(args, undelivered)?);
         }
         if self.shown == 0 && !args.json {
             eprintln!("{}", nothing_matches(args, self.read));
@@ -287,6 +280,9 @@ impl Session {
         }
         if !args.json && self.left_out > 0 {
             eprintln!("{} that other processes saw alike left out (--all shows them)", count(self.left_out, "record"));
+        }
+        if !args.json && copies > 0 {
+            eprintln!("{} left out that another of the files holds, too", count(copies, "line"));
         }
         if skipped.total() > 0 {
             eprintln!(
@@ -298,6 +294,53 @@ impl Session {
             );
         }
         Ok(verdict)
+    }
+}
+
+impl Session {
+    /// Tells which alerts some target does not have.
+    fn tell_undelivered(&mut self, args: &LogArgs, undelivered: Undelivered) -> io::Result<Verdict> {
+        let stopped: Vec<_> = undelivered.stopped().cloned().collect();
+        let mut alerts = undelivered.into_alerts();
+        alerts.retain(|alert| self.since.is_none_or(|since| alert.last_at() >= Some(since.as_str())));
+        for alert in &alerts {
+            if args.json {
+                serde_json::to_writer(&mut self.out, alert)?;
+                self.out.write_all(b"\n")?;
+                continue;
+            }
+            let line = format!("{}  {}", self.shown_at(alert.raised_at.as_deref()), alert.in_words());
+            table::write_wrapped(&mut self.out, &printable(&line), self.style.width)?;
+        }
+        self.out.flush()?;
+        // Where alerts are named, these are the ones that the agents left.
+        let are_unnamed = alerts.is_empty() && !stopped.is_empty();
+        for stopped in stopped.iter().filter(|_| are_unnamed) {
+            let pending = count(stopped.pending, "alert");
+            eprintln!(
+                "{}",
+                printable(&format!(
+                    "{}: the agent of {} on {} (process {}) ended with {pending} in its outbox, raised before this log \
+                     begins; none has begun there since to send what waits",
+                    self.shown_at(Some(&stopped.at)),
+                    stopped.cluster,
+                    stopped.host,
+                    stopped.pid,
+                ))
+            );
+        }
+        if !alerts.is_empty() || are_unnamed {
+            return Ok(Verdict::Wrong);
+        }
+        if !args.json && self.shown > 0 {
+            eprintln!("every alert that the log tells of was delivered to each target that it goes to");
+        }
+        Ok(Verdict::Done)
+    }
+
+    fn shown_at(&self, stamp: Option<&str>) -> String {
+        let at = stamp.and_then(|at| at.parse().ok());
+        at.map_or("-".to_owned(), |at| when::shown(at, &self.style.zone))
     }
 }
 

@@ -144,6 +144,21 @@ impl Table {
     }
 }
 
+/// Writes a text in lines no wider than `width`, those after the first one indented.
+///
+/// # Errors
+/// Those of the output.
+pub fn write_wrapped(out: &mut dyn Write, text: &str, width: Option<usize>) -> io::Result<()> {
+    const INDENT: usize = 4;
+    let Some(width) = width else { return writeln!(out, "{text}") };
+    let room = width.saturating_sub(INDENT).max(MIN_TEXT);
+    for (number, part) in wrap(text, room).into_iter().enumerate() {
+        blanks(out, if number > 0 { INDENT } else { 0 })?;
+        writeln!(out, "{part}")?;
+    }
+    Ok(())
+}
+
 /// Width on a terminal, in characters.
 fn columns(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.width() }

@@ -34,7 +34,7 @@ pub struct ReportArgs {
     #[arg(long)]
     json: bool,
     /// Only what came since: `2h`, `30d`, `2026-11-30 10:30`, `2026-11-30T10:30:00Z`
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     since: Option<String>,
     /// Zone of the days and times, such as `UTC` or `Asia/Shanghai`; else that of this machine
     #[arg(long, value_name = "ZONE")]
@@ -55,7 +55,16 @@ fn make(args: &ReportArgs) -> Result<Verdict, Verdict> {
     let now = Timestamp::now();
     let since = args.since.as_ref().map(|text| when::since(text, now, &zone)).transpose().map_err(misuse)?;
     let since = since.map_or(Stamp::EARLIEST, Stamp::of);
-    let found = sources::find(&args.paths).map_err(|(path, error)| misuse(format!("{}: {error}", path.display())))?;
+    let found = sources::find(&args.paths).map_err(|unreadable| misuse(unreadable.to_string()))?;
+    let mut verdict = Verdict::Done;
+    for unreadable in &found.unreadable {
+        verdict = complain(Verdict::Wrong, unreadable);
+    }
+    let found = found.sources;
+    if found.is_empty() && verdict == Verdict::Done {
+        let names = args.paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
+        return Err(misuse(format!("{names}: no alert log (*.jsonl) in there")));
+    }
 
     if let Some(log) = overwritten(args, &found) {
         return Err(misuse(format!("{}: is a log to report on; name another file with -o", log.name())));
@@ -65,18 +74,20 @@ fn make(args: &ReportArgs) -> Result<Verdict, Verdict> {
     let mut gather = Gather::new(zone.clone());
     let mut events = Events::new(if args.json { 0 } else { args.max_events });
     let mut alike = Alike::default();
-    let mut seen_alike = 0;
+    let (mut seen_alike, mut has_begun) = (0, false);
     while let Some((stamp, line)) = merge.next_line() {
         progress.add(line);
-        if stamp < since {
-            continue;
+        let is_before = stamp < since;
+        if !is_before && !has_begun {
+            has_begun = true;
+            gather.begin(since.timestamp().filter(|_| since != Stamp::EARLIEST));
         }
         let Some(head) = Head::of(line) else {
             merge.count_foreign();
             continue;
         };
         if alike.told_before(&head) {
-            seen_alike += 1;
+            seen_alike += u64::from(!is_before);
             continue;
         }
         let Some(entry) = Entry::with_head(&head, line) else {
@@ -84,15 +95,17 @@ fn make(args: &ReportArgs) -> Result<Verdict, Verdict> {
             continue;
         };
         gather.add(stamp, &entry);
-        events.add(stamp, &head, &entry);
+        if !is_before {
+            events.add(stamp, &head, &entry);
+        }
     }
 
     progress.end();
-    let mut verdict = Verdict::Done;
     for (source, error) in merge.failed() {
         verdict = complain(Verdict::Wrong, format_args!("{}: {error}", source.name()));
     }
-    let Some(report) = gather.into_report(seen_alike, merge.skipped()) else {
+    let report = gather.into_report(seen_alike, merge.skipped()).filter(|_| has_begun);
+    let Some(report) = report else {
         return Err(complain(Verdict::Wrong, "there is no record to report on"));
     };
     let text = if args.json {

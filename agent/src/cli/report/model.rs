@@ -210,6 +210,8 @@ fn time<S: Serializer>(at: &Timestamp, out: S) -> Result<S::Ok, S::Error> {
 /// Gathers records, in order of time, without what several processes saw alike.
 pub struct Gather {
     zone: TimeZone,
+    /// What is told begins here.
+    since: Option<Timestamp>,
     period: Option<(Timestamp, Timestamp)>,
     records: u64,
     clusters: BTreeMap<String, Cluster>,
@@ -255,6 +257,7 @@ impl Gather {
     pub fn new(zone: TimeZone) -> Self {
         Self {
             zone,
+            since: None,
             period: None,
             records: 0,
             clusters: BTreeMap::new(),
@@ -263,6 +266,19 @@ impl Gather {
             job_names: HashMap::new(),
             undelivered: Undelivered::default(),
             problems: HashMap::new(),
+        }
+    }
+
+    /// What is told begins at `since`: of what was gathered only what still holds is kept - who leads, and what is
+    /// unresolved.
+    pub fn begin(&mut self, since: Option<Timestamp>) {
+        self.since = since;
+        self.period = None;
+        self.records = 0;
+        self.targets.values_mut().for_each(|target| *target = Target::default());
+        self.problems.clear();
+        for seat in self.clusters.values_mut().flat_map(|cluster| cluster.seats.values_mut()) {
+            *seat = Seat { spans: seat.spans.pop().into_iter().collect(), ..Seat::default() };
         }
     }
 
@@ -302,7 +318,7 @@ impl Gather {
                 seat.gaps_ms.extend(*leaderless_ms);
                 seat.led_by(record.ts, *leader_id, address.as_deref());
             }
-            Event::AlertRaised { alert } => {
+            Event::AlertRaised { alert, .. } => {
                 for member in &alert.members {
                     if let (Some(id), Some(name)) = (member.job_id, &member.job_name) {
                         self.job_names.insert(id, name.clone());
@@ -364,10 +380,10 @@ impl Gather {
     pub fn into_report(mut self, seen_alike: u64, skipped: Skipped) -> Option<Report> {
         let (from, to) = self.period?;
         let unresolved = self.unresolved();
-        let zone = &self.zone;
+        let (zone, since) = (&self.zone, self.since);
         let job_names = &self.job_names;
-        let clusters =
-            self.clusters.into_iter().map(|(name, cluster)| cluster.into_report(name, zone, job_names)).collect();
+        let clusters = self.clusters.into_iter();
+        let clusters = clusters.map(|(name, cluster)| cluster.into_report(name, since, zone, job_names)).collect();
         let kinds = &self.kinds;
         let targets = self
             .targets
@@ -434,7 +450,14 @@ impl Cluster {
         }
     }
 
-    fn into_report(self, cluster: String, zone: &TimeZone, job_names: &HashMap<JobId, String>) -> ClusterReport {
+    fn into_report(
+        mut self,
+        cluster: String,
+        since: Option<Timestamp>,
+        zone: &TimeZone,
+        job_names: &HashMap<JobId, String>,
+    ) -> ClusterReport {
+        self.elections.retain(|election| since.is_none_or(|since| election.at >= since));
         let mut failovers_per_day = BTreeMap::new();
         for election in &self.elections {
             *failovers_per_day.entry(zone.to_datetime(election.at).date().to_string()).or_default() += 1;
@@ -548,6 +571,28 @@ mod tests {
         assert_eq!(cluster.failovers_per_day, BTreeMap::from([("2026-11-30".to_owned(), 1)]));
         assert_eq!(cluster.leaderless.median_ms, Some(1000));
         assert!(report.unresolved.leaderless.is_empty());
+    }
+
+    /// Regression: what had begun before `--since` was told as if it had begun then, or not at all.
+    #[test]
+    fn what_began_before_the_period_is_known_in_it() {
+        let lines = [event("elected", A), event("lost", A), event("lost", A)];
+        let mut gather = Gather::new(TimeZone::UTC);
+        for (second, line) in lines.iter().enumerate() {
+            if second == 2 {
+                gather.begin("2026-11-30T10:00:02Z".parse().ok());
+            }
+            let line = format!(
+                r#"{{"ts":"2026-11-30T10:00:0{second}.000Z",{line},"cluster":"c","host":"h{second}","pid":1}}"#
+            );
+            let bytes = line.as_bytes();
+            gather.add(Stamp::of_line(bytes).unwrap(), &Entry::of(bytes).unwrap());
+        }
+        let report = gather.into_report(0, Skipped::default()).unwrap();
+        assert_eq!(report.records, 1);
+        let seat = &report.clusters[0].seats[0];
+        assert_eq!(seat.spans.len(), 1, "{:?}", seat.spans);
+        assert_eq!(report.unresolved.leaderless[0].since, "2026-11-30T10:00:01Z".parse().unwrap());
     }
 
     #[test]

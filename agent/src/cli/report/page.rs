@@ -22,8 +22,12 @@ const COLUMNS: i64 = 1000;
 const BAR_HEIGHT: i64 = 24;
 const MARK_HEIGHT: i64 = 9;
 
-/// More days than this are drawn as weeks.
-const MAX_BARS: usize = 92;
+/// From so many days on they are drawn as weeks.
+const MAX_DAYS: usize = 93;
+/// From so many days on they are drawn as longer times.
+const MAX_WEEKS_IN_DAYS: usize = 3700;
+/// More changes of the zone than this are left out: those of two thousand years.
+const MAX_OFFSETS: usize = 4096;
 
 /// The latest records, as the page lists them.
 pub struct Events {
@@ -152,7 +156,7 @@ struct Data<'a> {
 fn offsets(report: &Report, zone: &TimeZone) -> Vec<(i64, i64)> {
     let offset_ms = |at: Timestamp| i64::from(zone.to_offset(at).seconds()) * 1000;
     let mut all = vec![(i64::MIN / 1_000_000, offset_ms(report.from))];
-    let changes = zone.following(report.from).take_while(|change| change.timestamp() <= report.to);
+    let changes = zone.following(report.from).take_while(|change| change.timestamp() <= report.to).take(MAX_OFFSETS);
     all.extend(changes.map(|change| (change.timestamp().as_millisecond(), offset_ms(change.timestamp()))));
     all
 }
@@ -242,7 +246,9 @@ impl Chart<'_> {
     fn column(&self, at: Timestamp) -> i64 {
         let whole = (self.to.as_millisecond() - self.from.as_millisecond()).max(1);
         let part = at.as_millisecond() - self.from.as_millisecond();
-        (i128::from(part) * i128::from(COLUMNS) / i128::from(whole)).try_into().unwrap_or(COLUMNS)
+        // What began before the period is drawn from its begin.
+        let column = i128::from(part) * i128::from(COLUMNS) / i128::from(whole);
+        column.clamp(0, i128::from(COLUMNS)).try_into().unwrap_or(COLUMNS)
     }
 
     fn draw(&self, spans: &[Span]) -> Drawn {
@@ -306,10 +312,19 @@ impl Chart<'_> {
         }
         let (first, last) = (self.zone.to_datetime(self.from).date(), self.zone.to_datetime(self.to).date());
         let days: Vec<civil::Date> = first.series(jiff::Span::new().days(1)).take_while(|day| *day <= last).collect();
-        let step = if days.len() > MAX_BARS { 7 } else { 1 };
+        let step = match days.len() {
+            0..MAX_DAYS => 1,
+            MAX_DAYS..MAX_WEEKS_IN_DAYS => 7,
+            // A host whose clock was years off, perhaps.
+            many => many.div_ceil(MAX_DAYS),
+        };
         let counts = days.chunks(step).map(|days| {
             let count: u64 = days.iter().filter_map(|day| per_day.get(day)).sum();
-            let label = if step == 1 { days[0].to_string() } else { format!("week of {}", days[0]) };
+            let label = match step {
+                1 => days[0].to_string(),
+                7 => format!("week of {}", days[0]),
+                _ => format!("{step} days from {}", days[0]),
+            };
             (label, count)
         });
         let counts: Vec<(String, u64)> = counts.collect();
