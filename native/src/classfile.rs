@@ -86,8 +86,10 @@ pub enum Refusal {
     BadConstantIndex(u16),
     /// The class is `java/lang/Object`: rewriting it crashes the JVM at start (measured on JDK 17 and 25).
     Untouchable,
-    /// The class has no method of that name and descriptor.
+    /// The class has no method of that name.
     NoSuchMethod,
+    /// The class has a method of that name, but with this descriptor.
+    OtherDescriptor(String),
     /// The method is abstract or native.
     NoCode,
     /// The method calls the callee already.
@@ -117,6 +119,7 @@ impl fmt::Display for Refusal {
             Refusal::BadConstantIndex(index) => write!(out, "constant {index} is not what is needed"),
             Refusal::Untouchable => write!(out, "java/lang/Object is never rewritten"),
             Refusal::NoSuchMethod => write!(out, "the class has no such method"),
+            Refusal::OtherDescriptor(found) => write!(out, "the method has the descriptor `{found}` in this class"),
             Refusal::NoCode => write!(out, "the method is abstract or native"),
             Refusal::AlreadyCalls => write!(out, "hooked already"),
             Refusal::CodeTooLong => write!(out, "the method is too long to take 8 more bytes"),
@@ -131,6 +134,30 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
+
+impl Refusal {
+    /// Whether the method is not there, by name or by descriptor.
+    pub fn is_missing_method(&self) -> bool {
+        matches!(self, Refusal::NoSuchMethod | Refusal::OtherDescriptor(_))
+    }
+}
+
+/// Whether a class says itself that it implements an interface, by its internal name. False where it cannot be read.
+pub fn implements(class_file: &[u8], interface: &str) -> bool {
+    let says_so = || -> Result<bool, Refusal> {
+        let mut input = Reader::new(class_file);
+        input.skip(8)?; // magic number, versions
+        let pool = Pool::read(&mut input)?;
+        input.skip(6)?; // access flags, this class, super class
+        for _ in 0..input.u2()? {
+            if pool.class_name(input.u2()?)? == interface.as_bytes() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    says_so().unwrap_or(false)
+}
 
 /// The class file with the call put in front of the method; or why it is left as it is.
 pub fn rewrite(class_file: &[u8], splice: &Splice<'_>, callee: &Callee) -> Result<Vec<u8>, Refusal> {
@@ -184,10 +211,14 @@ fn find_code<'a>(input: &mut Reader<'a>, pool: &Pool<'a>, splice: &Splice<'_>) -
         input.skip(6)?; // field: access flags, name, descriptor
         skip_attributes(input)?;
     }
+    let mut other_descriptor = None;
     for _ in 0..input.u2()? {
         input.skip(2)?; // method: access flags
-        let (name, descriptor) = (input.u2()?, input.u2()?);
-        if pool.utf8(name)? != splice.method.as_bytes() || pool.utf8(descriptor)? != splice.descriptor.as_bytes() {
+        let (name, descriptor) = (pool.utf8(input.u2()?)?, pool.utf8(input.u2()?)?);
+        if name != splice.method.as_bytes() || descriptor != splice.descriptor.as_bytes() {
+            if name == splice.method.as_bytes() {
+                other_descriptor = Some(String::from_utf8_lossy(descriptor).into_owned());
+            }
             skip_attributes(input)?;
             continue;
         }
@@ -201,7 +232,7 @@ fn find_code<'a>(input: &mut Reader<'a>, pool: &Pool<'a>, splice: &Splice<'_>) -
         }
         return Err(Refusal::NoCode);
     }
-    Err(Refusal::NoSuchMethod)
+    Err(other_descriptor.map_or(Refusal::NoSuchMethod, Refusal::OtherDescriptor))
 }
 
 fn skip_attributes(input: &mut Reader<'_>) -> Result<(), Refusal> {
@@ -946,14 +977,43 @@ mod tests {
         assert_eq!(refusal(integers(full)), Refusal::ConstantPoolFull);
         assert!(rewrite(&integers(full - 1).build(), &SPLICE, &CALLEE).is_ok());
         let class = Class::with_code(sound()).build();
-        let overload = Splice { descriptor: "(I)V", ..SPLICE };
-        assert_eq!(rewrite(&class, &overload, &CALLEE), Err(Refusal::NoSuchMethod));
+        let unknown = Splice { method: "n", ..SPLICE };
+        assert_eq!(rewrite(&class, &unknown, &CALLEE), Err(Refusal::NoSuchMethod));
     }
 
     #[test]
     fn the_longest_method_that_fits_is_rewritten() {
         let class = Class::with_code(code(&[0; 65_527], &[], &[])).build();
         assert!(rewrite(&class, &SPLICE, &CALLEE).is_ok());
+    }
+
+    #[test]
+    fn a_method_of_the_name_with_another_descriptor_is_told() {
+        let class = Class::with_code(code(&[0xb1], &[], &[])).build();
+        let refusal =
+            |method, descriptor| rewrite(&class, &Splice { method, descriptor, ..SPLICE }, &CALLEE).unwrap_err();
+        let other = refusal("m", "(I)V");
+        assert_eq!(other, Refusal::OtherDescriptor("()V".to_owned()));
+        assert!(other.is_missing_method() && refusal("n", "()V").is_missing_method());
+        assert!(!refusal("f", "()V").is_missing_method(), "it is there, and native");
+    }
+
+    #[test]
+    fn a_class_says_what_it_implements() {
+        let none = Class::with_code(code(&[0xb1], &[], &[])).build();
+        assert!(!implements(&none, "java/lang/Object"), "that is its super class");
+        let mut one = Class::with_code(code(&[0xb1], &[], &[]));
+        one.extra_constants = vec![utf8("a/Contender"), bytes![CLASS, FIRST_EXTRA_CONSTANT]];
+        let plain = one.build();
+        let head = plain.windows(8).rposition(|bytes| bytes == [0, 0x21, 0, 2, 0, 4, 0, 0]).unwrap();
+        let mut one = plain[..head + 6].to_vec();
+        one.extend(bytes![1u16, FIRST_EXTRA_CONSTANT + 1]);
+        one.extend_from_slice(&plain[head + 8..]);
+        assert!(implements(&one, "a/Contender") && !implements(&one, "a/Other"));
+        assert!(rewrite(&one, &SPLICE, &CALLEE).is_ok());
+        for length in 0..head + 8 {
+            assert!(!implements(&one[..length], "a/Contender"), "cut at {length}");
+        }
     }
 
     /// A class file that is cut or changed anywhere is refused or rewritten, but never makes the agent panic.

@@ -23,10 +23,26 @@ pub struct Hook {
     pub meaning: Meaning,
     /// The process in which Flink uses the class so.
     pub role: Role,
-    /// Whether every version of Flink that has the class has the method. Names of contenders are re-used: `JobManagerRunner`
-    /// is an interface from Flink 1.10 on, `Dispatcher` no contender any more, `ResourceManager` none from 1.14 on.
-    pub in_every_version: bool,
+    /// Which classes of that name must have the method.
+    pub needed: Needed,
 }
+
+/// Which classes of a hook's name must have its method: where one has not, that is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needed {
+    /// All.
+    Always,
+    /// Those that implement [`LEADER_CONTENDER`]. Names of contenders are re-used: `JobManagerRunner` is an interface from
+    /// Flink 1.10 on, `Dispatcher` no contender any more, `ResourceManager` none from 1.14 on.
+    ByContenders,
+    /// It, or that of another hook of the class.
+    OrAnother,
+    /// None: older versions of Flink have the class without the method, or with another one of that name.
+    ByNewer,
+}
+
+/// What Flink's contenders for leadership implement, each by itself and not by a super class.
+pub const LEADER_CONTENDER: &str = "org/apache/flink/runtime/leaderelection/LeaderContender";
 
 /// What a call of a hooked method says.
 #[derive(Debug, Clone, Copy)]
@@ -110,7 +126,7 @@ pub static HOOKS: &[Hook] = &[
     unreachable(RESOURCE_MANAGER_HEARTBEAT, "notifyHeartbeatTimeout", Verdict::HeartbeatTimeout),
     // Since Flink 1.14.
     Hook {
-        in_every_version: false,
+        needed: Needed::ByNewer,
         ..unreachable(RESOURCE_MANAGER_HEARTBEAT, "notifyTargetUnreachable", Verdict::TargetUnreachable)
     },
     Hook {
@@ -120,7 +136,7 @@ pub static HOOKS: &[Hook] = &[
                      Lorg/apache/flink/runtime/taskexecutor/TaskExecutorRegistrationSuccess;)V",
         meaning: Meaning::Reachable,
         role: Role::TaskManager,
-        in_every_version: true,
+        needed: Needed::Always,
     },
     // With each task, up to Flink 1.14, then 1.15 and later.
     named(
@@ -139,13 +155,16 @@ pub static HOOKS: &[Hook] = &[
          Lorg/apache/flink/runtime/metrics/groups/TaskManagerJobMetricGroup;",
     ),
     // Since Flink 1.14, with each job that this JobManager runs.
-    named(
-        Role::JobManager,
-        "org/apache/flink/runtime/metrics/groups/JobManagerMetricGroup",
-        "addJob",
-        "(Lorg/apache/flink/api/common/JobID;Ljava/lang/String;)\
-         Lorg/apache/flink/runtime/metrics/groups/JobManagerJobMetricGroup;",
-    ),
+    Hook {
+        needed: Needed::ByNewer,
+        ..named(
+            Role::JobManager,
+            "org/apache/flink/runtime/metrics/groups/JobManagerMetricGroup",
+            "addJob",
+            "(Lorg/apache/flink/api/common/JobID;Ljava/lang/String;)\
+             Lorg/apache/flink/runtime/metrics/groups/JobManagerJobMetricGroup;",
+        )
+    },
     // Flink 1.9 to 1.11.
     leader(
         Role::JobManager,
@@ -201,7 +220,7 @@ const fn listener(role: Role, class: &'static str, meaning: Meaning) -> Hook {
         descriptor: "(Ljava/lang/String;Ljava/util/UUID;)V",
         meaning,
         role,
-        in_every_version: true,
+        needed: Needed::Always,
     }
 }
 
@@ -212,12 +231,12 @@ const fn unreachable(class: &'static str, method: &'static str, verdict: Verdict
         descriptor: "(Lorg/apache/flink/runtime/clusterframework/types/ResourceID;)V",
         meaning: Meaning::Unreachable(verdict),
         role: Role::TaskManager,
-        in_every_version: true,
+        needed: Needed::Always,
     }
 }
 
 const fn named(role: Role, class: &'static str, method: &'static str, descriptor: &'static str) -> Hook {
-    Hook { class, method, descriptor, meaning: Meaning::JobNamed, role, in_every_version: false }
+    Hook { class, method, descriptor, meaning: Meaning::JobNamed, role, needed: Needed::OrAnother }
 }
 
 const fn granted(class: &'static str, seat: Seat) -> Hook {
@@ -227,7 +246,7 @@ const fn granted(class: &'static str, seat: Seat) -> Hook {
         descriptor: "(Ljava/util/UUID;)V",
         meaning: Meaning::Granted(seat),
         role: Role::JobManager,
-        in_every_version: false,
+        needed: Needed::ByContenders,
     }
 }
 

@@ -11,7 +11,7 @@ use leaderwatch_agent::process::Role;
 
 use crate::bridge::CALLEE;
 use crate::classfile::{self, Refusal};
-use crate::hooks;
+use crate::hooks::{self, Needed};
 use crate::jvmti::{Failure, Jvmti};
 use crate::startup;
 
@@ -145,6 +145,7 @@ fn rewrite(name: &CStr, class_file: &[u8], role: Role) -> Option<Vec<u8>> {
     let mut rewritten: Option<Vec<u8>> = None;
     let mut problem = None;
     let mut hooked = None;
+    let mut alternative = None;
     for (number, hook) in hooks::hooks_of(name.to_bytes(), role) {
         let current = rewritten.as_deref().unwrap_or(class_file);
         match classfile::rewrite(current, &hook.splice(number), &CALLEE) {
@@ -153,12 +154,17 @@ fn rewrite(name: &CStr, class_file: &[u8], role: Role) -> Option<Vec<u8>> {
                 hooked = Some(hook);
             }
             Err(Refusal::AlreadyCalls) => hooked = Some(hook),
-            Err(Refusal::NoSuchMethod) if !hook.in_every_version => {}
+            Err(refusal) if refusal.is_missing_method() => match hook.needed {
+                Needed::ByNewer => {}
+                Needed::ByContenders if !classfile::implements(class_file, hooks::LEADER_CONTENDER) => {}
+                Needed::OrAnother => alternative = Some((hook, refusal)),
+                Needed::Always | Needed::ByContenders => problem = Some((hook, refusal)),
+            },
             Err(refusal) => problem = Some((hook, refusal)),
         }
     }
     let states = startup::hook_states();
-    if let Some((hook, refusal)) = problem {
+    if let Some((hook, refusal)) = problem.or(alternative.filter(|_| hooked.is_none())) {
         states.refused(hook.class, format!("{}: {refusal}", hook.method));
     } else if let Some(hook) = hooked {
         states.installed(hook.class);

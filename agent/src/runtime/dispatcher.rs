@@ -289,6 +289,7 @@ impl Dispatcher {
         let stop_begins = self.clock.now();
         let in_order = stop.as_ref().is_some_and(|stop| stop.in_order);
         self.handle_waiting();
+        self.say_hooks();
         let ending = if in_order { Ending::InOrder } else { Ending::Fatal };
         let effects = self.alerts.at_end(self.clock.now(), ending);
         self.carry_out(effects);

@@ -1,5 +1,7 @@
 //! What arrives when Flink's listeners are called.
 
+use std::path::Path;
+
 use crate::support::*;
 
 const ADDRESS: &str = "pekko.tcp://flink@jm-0:6123/user/rpc/jobmanager_2";
@@ -115,6 +117,38 @@ fn a_listener_of_another_shape_is_reported_and_does_no_harm() {
         assert_eq!(scratch.leaders(), [job("elected", &id(4), ADDRESS)]);
         let problem = format!("hook {STRANGE_LISTENER}: notifyLeaderAddress: its arguments cannot be read");
         assert!(scratch.problems().contains(&problem), "{:?}", scratch.problems());
+    }
+}
+
+/// A class of a known name that must have a method and has it not, or another one, is told with what differs; a class that
+/// is no contender any more is none that must.
+#[test]
+fn a_method_that_is_missing_is_reported_where_it_must_be_there() {
+    const RUNTIME: &str = "org.apache.flink.runtime";
+    let run = |jdk: &Path, main: &str, calls: &[&str]| {
+        let scratch = Scratch::new("missing_method", jdk);
+        let mut command = java(jdk);
+        command.arg(scratch.agent_option(&agent())).arg("-cp");
+        command.arg(format!("{}:{}", tools().display(), fakes().display()));
+        command.arg(format!("org.apache.flink.driver.{main}"));
+        command.args(calls.iter().map(|call| format!("{RUNTIME}.{call}")));
+        Run::of(command.output().unwrap()).assert_sound();
+        scratch
+    };
+    for jdk in jdks() {
+        let contenders = ["dispatcher.runner.DefaultDispatcherRunner#revokeLeadership", "dispatcher.Dispatcher#start"];
+        let scratch = run(jdk, "DriverClusterEntrypoint", &contenders);
+        let problem = "hook org/apache/flink/runtime/dispatcher/runner/DefaultDispatcherRunner: grantLeadership: the method \
+                       has the descriptor `(Ljava/lang/String;)V` in this class";
+        assert_eq!(scratch.problems(), [problem], "{}", jdk.display());
+        // The other method of the same class works on.
+        let events: Vec<_> = scratch.records().iter().filter_map(|record| record.get("event").cloned()).collect();
+        assert!(events.contains(&"leader.revoked".into()), "{events:?}");
+
+        let scratch = run(jdk, "YarnTaskExecutorRunner", &["metrics.groups.TaskManagerMetricGroup#addNothing"]);
+        let problem = "hook org/apache/flink/runtime/metrics/groups/TaskManagerMetricGroup: addJob: the class has no such \
+                       method";
+        assert_eq!(scratch.problems(), [problem], "{}", jdk.display());
     }
 }
 
