@@ -186,8 +186,10 @@ impl Call {
                 Meaning::Leader(seat) if self.id.is_null() => agent.observe(self.seat(seat)?, None),
                 Meaning::Leader(seat) => {
                     let (seat, id) = (self.seat(seat)?, self.session_id()?);
-                    let address = JavaText::read(self.jni, self.text);
-                    agent.observe(seat, Some((id, address.as_ref().map(JavaText::as_str))));
+                    if !agent.is_led_by(seat, id) {
+                        let address = JavaText::read(self.jni, self.text);
+                        agent.observe(seat, Some((id, address.as_ref().map(JavaText::as_str))));
+                    }
                 }
                 Meaning::LeaderByAddress => return self.tell_by_address(agent),
                 Meaning::Granted(seat) => agent.granted(self.seat(seat)?, self.session_id()?),
@@ -244,6 +246,7 @@ impl Call {
             for (field, name) in WAYS.get(self.number)?.iter().zip(way) {
                 object = field.object_of(jni, object, *name)?;
             }
+            // `JobID` is final: by the descriptor of the field, or of the method, it is one.
             let lower = LOWER.long_of(jni, object, FieldName { name: c"lowerPart", descriptor: c"J" })?;
             let upper = UPPER.long_of(jni, object, FieldName { name: c"upperPart", descriptor: c"J" })?;
             Some(JobId::from_abstract_id(lower, upper))
@@ -257,7 +260,7 @@ impl Call {
     unsafe fn session_id(&self) -> Option<SessionId> {
         static MOST: Field = Field::new();
         static LEAST: Field = Field::new();
-        // SAFETY: by this function's contract.
+        // SAFETY: by this function's contract; `UUID` is final, and by the descriptor of the method it is one.
         unsafe {
             let most = MOST.long_of(self.jni, self.id, FieldName { name: c"mostSigBits", descriptor: c"J" })?;
             let least = LEAST.long_of(self.jni, self.id, FieldName { name: c"leastSigBits", descriptor: c"J" })?;
@@ -283,11 +286,14 @@ impl Field {
     /// The value of a field that holds a long; none where the object is null or has no such field.
     ///
     /// # Safety
-    /// `object` must be null or a valid reference; `name` must be the same in every call and have the descriptor of a
-    /// long.
+    /// `object` must be null or a valid reference to an object of one class in all calls, which nothing extends; `name`
+    /// must be the same in every call and have the descriptor of a long.
     unsafe fn long_of(&self, jni: *mut JNIEnv, object: jobject, name: FieldName) -> Option<u64> {
+        if object.is_null() {
+            return None;
+        }
         // SAFETY: the id is of the object's class, and the descriptor with which it was found says long.
-        let value = unsafe { ((**jni).v1_1.GetLongField)(jni, object, self.id(jni, object, name)?) };
+        let value = unsafe { ((**jni).v1_1.GetLongField)(jni, object, (*self.found(jni, object, name)?).id) };
         Some(value.cast_unsigned())
     }
 
@@ -310,14 +316,24 @@ impl Field {
         if object.is_null() {
             return None;
         }
-        let mut found = self.0.load(Ordering::Acquire);
         // SAFETY: `object` is valid by this function's contract; what is found is never freed once it is stored.
         unsafe {
-            if found.is_null() {
-                found = self.store(find(jni, object, name)?);
-            }
+            let found = self.found(jni, object, name)?;
             ((**jni).v1_1.IsInstanceOf)(jni, object, (*found).class).then_some((*found).id)
         }
+    }
+
+    /// The field as it was found in the first object.
+    ///
+    /// # Safety
+    /// `object` must be a valid reference, not null, and `name` the same in every call.
+    unsafe fn found(&self, jni: *mut JNIEnv, object: jobject, name: FieldName) -> Option<*mut FoundField> {
+        let found = self.0.load(Ordering::Acquire);
+        if !found.is_null() {
+            return Some(found);
+        }
+        // SAFETY: by this function's contract.
+        Some(self.store(unsafe { find(jni, object, name)? }))
     }
 
     /// Two threads may both find the field. The second's is then left over: some bytes, once.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use papaya::HashMap;
 
-use super::ids::SeatKey;
+use super::ids::{SeatKey, SessionId};
 use super::observation::Observation;
 use super::seat::{Seat, SeatChange};
 use super::sync::{AtomicBool, Ordering, Receiver, Sender, bounded};
@@ -39,6 +39,12 @@ impl Board {
         let seats = self.seats.pin();
         let seat = seats.get_or_insert_with(observation.seat, || Arc::new(Seat::new(observation.seat)));
         self.handover.record(seat, observation);
+    }
+
+    /// Whether an announcement of that leader would say nothing new, whatever its address. On Flink's thread, where most
+    /// announcements are such: no allocation.
+    pub fn is_led_by(&self, seat: SeatKey, id: SessionId) -> bool {
+        self.seats.pin().get(&seat).is_some_and(|seat| seat.is_led_by(id))
     }
 
     /// All seats, in no order.

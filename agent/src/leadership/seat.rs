@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::ids::SeatKey;
+use super::ids::{SeatKey, SessionId};
 use super::observation::Announcement;
 use super::sync::{AtomicU64, Cell, Link, Ordering};
 use super::transition::{self, Change, Standing};
@@ -72,6 +72,11 @@ impl Seat {
     /// Who leads, as of now.
     pub fn standing(&self) -> Standing {
         self.state.load().standing.clone()
+    }
+
+    /// Whether that leader leads, as of now.
+    pub fn is_led_by(&self, id: SessionId) -> bool {
+        self.state.peek(|state| state.standing.leader().is_some_and(|leader| leader.id == id))
     }
 
     /// Takes an announcement in; says whether anything changed. Lock-free: a loop of compare-and-swap.

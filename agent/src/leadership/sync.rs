@@ -31,6 +31,11 @@ mod real {
             self.0.load_full()
         }
 
+        /// Looks at the value without a share of it.
+        pub fn peek<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+            look(&self.0.load())
+        }
+
         /// Puts `new` in if `current` still stands; says whether it did.
         pub fn compare_and_set(&self, current: &Arc<T>, new: Arc<T>) -> bool {
             let before = self.0.compare_and_swap(current, new);
@@ -75,6 +80,10 @@ mod model {
 
         pub fn load(&self) -> Arc<T> {
             self.0.lock().expect("a model's lock is never poisoned").clone()
+        }
+
+        pub fn peek<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+            look(&self.load())
         }
 
         pub fn compare_and_set(&self, current: &Arc<T>, new: Arc<T>) -> bool {
