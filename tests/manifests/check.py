@@ -3,10 +3,13 @@
 FlinkDeployment to the fields of the Flink Kubernetes Operator, a compose file and Flink's own configuration to theirs. A key
 that a schema does not know, a value of another type and a required field that is missing are faults.
 
-    check.py        needs the Python packages `kubernetes` and `PyYAML`
+    check.py [MODULES]  needs the Python packages `kubernetes` and `PyYAML`; with the folder that has the npm package
+                        `@kubernetes-models/flink` a FlinkDeployment is also held to the operator's own definition (by node)
 """
 
+import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -164,11 +167,24 @@ def examples():
                 yield f"{path.relative_to(ROOT)}, example {number}", document
 
 
+def by_the_operator(documents, modules):
+    """Faults of the FlinkDeployments against the operator's resource definition. That lets an unknown key pass."""
+    script = Path(__file__).with_name("flink_deployment.mjs")
+    found = subprocess.run(["node", script, modules], input=json.dumps(documents), stdout=subprocess.PIPE, text=True, check=True)
+    return found.stdout.splitlines()
+
+
 def main():
-    faults, count = [], 0
+    faults, count, deployments = [], 0, []
     for at, document in examples():
         count += 1
         faults.extend(of_document(document, at))
+        if document.get("kind") == "FlinkDeployment":
+            deployments.append((at, document))
+    if not deployments:
+        faults.append("no whole FlinkDeployment was found")
+    if len(sys.argv) > 1:
+        faults.extend(by_the_operator(deployments, sys.argv[1]))
     # The check itself must see a fault, or its silence says nothing.
     wrong = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"image": 5, "mounts": []}]}}
     if len(list(of_document(wrong, ""))) != 3:
