@@ -542,3 +542,43 @@ fn undelivered_alerts_fit_the_width() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(!text.is_empty() && text.lines().all(|line| line.chars().count() <= 60), "{text}");
 }
+
+/// A proxy for HTTP that answers one request; and the line that it was asked with.
+fn http_proxy() -> (u16, std::thread::JoinHandle<String>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let task = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let (mut request, mut asked) = (BufReader::new(&stream), String::new());
+        request.read_line(&mut asked).unwrap();
+        let mut line = String::new();
+        while request.read_line(&mut line).unwrap() > 2 {
+            line.clear();
+        }
+        (&stream).write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+        asked
+    });
+    (port, task)
+}
+
+/// `HTTP_PROXY` and its like are the environment's of Flink, so they are seen in another process only.
+#[test]
+fn the_way_out_that_the_environment_names_is_taken() {
+    const OPTIONS: &str = "webhook=http://127.0.0.2:9/hook";
+    let clean = || {
+        let mut command = leaderwatch(&["test", "--options", OPTIONS, "--timeout", "5s"]);
+        for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
+            command.env_remove(name).env_remove(name.to_lowercase());
+        }
+        command
+    };
+    for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY"] {
+        let (port, asked) = http_proxy();
+        let output = clean().env(name, format!("http://127.0.0.1:{port}")).output().unwrap();
+        assert!(output.status.success(), "{name}: {}", told(&output));
+        assert!(asked.join().unwrap().starts_with("POST http://127.0.0.2:9/hook "), "{name}");
+    }
+    let (port, _asked) = http_proxy();
+    let spared = clean().env("HTTP_PROXY", format!("http://127.0.0.1:{port}")).env("NO_PROXY", "127.0.0.2").output();
+    assert_eq!(spared.unwrap().status.code(), Some(1), "nobody listens at the receiver's own address");
+}

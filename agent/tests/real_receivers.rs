@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use leaderwatch_agent::clock::SystemClock;
-use leaderwatch_agent::target::alertmanager::{Alertmanager, AlertmanagerSettings};
+use leaderwatch_agent::target::alertmanager::{Alertmanager, AlertmanagerSettings, Watchdog};
 use leaderwatch_agent::target::email::{Email, EmailSettings, SmtpServer};
 use leaderwatch_agent::target::http::{HttpClient, HttpSettings, Proxy};
 use leaderwatch_agent::target::resolver::Resolver;
@@ -134,11 +134,12 @@ mod alertmanager {
         let (webhook_port, seen) = webhook();
         let port = free_port();
         let _server = start(folder.path(), port, webhook_port);
+        let watchdog = || Watchdog { every: Duration::from_secs(60), cluster: "orders".into(), namespace: None };
         let agent = || {
             let http = HttpSettings { proxy: Proxy::None, ..HttpSettings::default() };
             let http = HttpClient::new(&http, &Resolver::default()).unwrap();
             let urls = vec![SecretUrl::parse(&format!("http://127.0.0.1:{port}")).unwrap()];
-            let settings = AlertmanagerSettings { name: "am".into(), urls, authorization: None };
+            let settings = AlertmanagerSettings { name: "am".into(), urls, authorization: None, watchdog: Some(watchdog()) };
             Alertmanager::new(settings, http, Arc::new(SystemClock::new())).unwrap()
         };
         let notice = notice("0123abcd");
@@ -170,6 +171,13 @@ mod alertmanager {
         let told: Vec<Value> =
             seen.lock().unwrap().iter().map(|alert| json!([alert["status"], alert["labels"]])).collect();
         assert_eq!(told, [json!(["firing", labels]), json!(["resolved", labels])]);
+
+        // Last, so that it does not mix with what is told of the alert.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        assert_eq!(runtime.block_on(agent().beat()), delivered);
+        let labels = json!({"alertname": "FlinkLeadershipWatchdog", "severity": "none", "cluster": "orders"});
+        let watchdog = within(Duration::from_secs(20), "the watchdog", || seen.lock().unwrap().get(2).cloned());
+        assert_eq!((&watchdog["status"], &watchdog["labels"]), (&json!("firing"), &labels));
     }
 }
 

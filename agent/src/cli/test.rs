@@ -192,7 +192,7 @@ fn start(target: &TargetSettings, builder: &Builder, notice: &Arc<Notice>) -> Re
 
 /// What is called to say that the agent lives gets no alerts: it is called.
 async fn speak(target: &dyn Target, notice: &Notice) -> Outcome {
-    if target.manner().beat.is_some() { target.beat().await } else { target.send(notice).await }
+    if target.takes_alerts() { target.send(notice).await } else { target.beat().await }
 }
 
 /// The receiver's answer in words; an error where it does not have the drill.

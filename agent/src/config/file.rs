@@ -469,7 +469,7 @@ fn pagerduty(section: &mut Section<'_, '_>) -> Option<PagerDutyConfig> {
 fn alertmanager(section: &mut Section<'_, '_>) -> AlertmanagerConfig {
     let urls = section.secrets(&keys::URLS);
     let token = section.secret(&keys::TOKEN);
-    AlertmanagerConfig { urls, token, login: login(section) }
+    AlertmanagerConfig { urls, token, login: login(section), watchdog: section.optional_duration(&keys::WATCHDOG) }
 }
 
 fn kubernetes_event(section: &mut Section<'_, '_>) -> KubernetesEventConfig {

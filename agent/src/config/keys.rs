@@ -446,6 +446,14 @@ pub const INTERVAL: Key = Key::new(
 )
 .or("1m");
 
+/// Interval of a watchdog.
+pub const WATCHDOG: Key = Key::new(
+    "watchdog",
+    Shape::Duration(seconds(10), hours(1)),
+    r#""1m""#,
+    "How often the alert `FlinkLeadershipWatchdog` is kept firing while an agent lives, for a dead man's switch; else it is not.",
+);
+
 /// A kind of target.
 #[derive(Debug, Clone, Copy)]
 pub struct Kind {
@@ -478,7 +486,7 @@ kinds! {
     "wecom", "WeCom group robot.", [URL];
     "telegram", "Telegram bot.", [BOT_TOKEN, CHAT_ID, TELEGRAM_URL];
     "pagerduty", "PagerDuty Events API v2.", [ROUTING_KEY, PAGERDUTY_URL];
-    "alertmanager", "Prometheus Alertmanager, API v2.", [URLS, TOKEN, USERNAME, PASSWORD];
+    "alertmanager", "Prometheus Alertmanager, API v2.", [URLS, TOKEN, USERNAME, PASSWORD, WATCHDOG];
     "kubernetes_event", "Events of the Kubernetes API.", [KUBERNETES_URL, KUBERNETES_TOKEN, EVENT_NAMESPACE];
     "heartbeat", "A URL that is called while the agent lives, for a dead man's switch.", [URL, INTERVAL];
 }

@@ -323,6 +323,11 @@ impl<'a, 'p> Section<'a, 'p> {
         self.parsed(key, |text| value::duration_of(key, text)).unwrap_or_default()
     }
 
+    /// A duration that has no default.
+    pub(super) fn optional_duration(&mut self, key: &Key) -> Option<Duration> {
+        self.parsed(key, |text| value::duration_of(key, text))
+    }
+
     /// A value that some function makes from a text.
     pub(super) fn value<T>(&mut self, key: &Key, parse: fn(&str) -> Result<T, Fault>) -> Option<T> {
         self.parsed(key, parse)

@@ -198,6 +198,8 @@ pub struct AlertmanagerConfig {
     pub token: Option<SecretSource>,
     /// Basic authentication.
     pub login: Option<Login>,
+    /// How often the watchdog is kept firing; none: there is none.
+    pub watchdog: Option<Duration>,
 }
 
 /// Events of the Kubernetes API.

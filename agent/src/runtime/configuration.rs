@@ -16,9 +16,6 @@ use crate::target;
 
 use super::dispatcher::Wanting;
 
-/// The kind that is called all the time and gets no alerts.
-const HEARTBEAT: &str = "heartbeat";
-
 /// What a configuration makes.
 pub struct Configured {
     /// The targets, for the sender.
@@ -86,7 +83,7 @@ impl Configuration {
     ) -> (Configuration, Configured) {
         let (settings, problems) = config::load(&facts, role, &options, &SystemEnvironment);
         let watch = Watch::new(&settings, &SystemEnvironment);
-        let builder = target::Builder::new(clock);
+        let builder = target::Builder::new(clock).of_cluster(&settings.cluster, settings.namespace.as_deref());
         let configuration = Configuration { facts, role, options, new_options, job_names, builder, settings, watch };
         let configured = configuration.make(&problems, &[]);
         (configuration, configured)
@@ -179,7 +176,7 @@ fn event(problem: &Problem) -> Event {
 fn wanted(target: &dyn target::Target, settings: &config::TargetSettings) -> Wanting {
     Wanting {
         name: settings.name.clone(),
-        classes: if target.kind() == HEARTBEAT { Vec::new() } else { settings.classes.clone() },
+        classes: if target.takes_alerts() { settings.classes.clone() } else { Vec::new() },
         updates_in_place: target.manner().updates_in_place,
     }
 }

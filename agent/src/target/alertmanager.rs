@@ -7,6 +7,9 @@
 //! An alert is its labels: they hold the alert's id, class and severity, never an address or a session id, which are
 //! annotations. Its class and severity may change under one id (a `no_leader` that ends in a `failover`, jobs that join), so
 //! each post also ends all other label sets that the id may have had. Ending what never was is nothing to an Alertmanager.
+//!
+//! A watchdog is an alert that always fires while an agent lives, so that a dead man's switch behind the Alertmanager
+//! notices when none does any more.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,6 +50,19 @@ pub struct AlertmanagerSettings {
     pub urls: Vec<SecretUrl>,
     /// Who we are.
     pub authorization: Option<Authorization>,
+    /// The alert that fires while an agent lives.
+    pub watchdog: Option<Watchdog>,
+}
+
+/// An alert that fires while an agent lives.
+#[derive(Debug, Clone)]
+pub struct Watchdog {
+    /// How often it is told.
+    pub every: Duration,
+    /// The cluster that is watched.
+    pub cluster: String,
+    /// Its namespace.
+    pub namespace: Option<String>,
 }
 
 /// The receiver.
@@ -54,6 +70,7 @@ pub struct Alertmanager {
     name: String,
     members: Vec<SecretUrl>,
     headers: HeaderMap,
+    watchdog: Option<Watchdog>,
     http: HttpClient,
     clock: Arc<dyn Clock>,
 }
@@ -70,11 +87,15 @@ impl Alertmanager {
             add_header(&mut headers, AUTHORIZATION.as_str(), &authorization.header())?;
         }
         let members = settings.urls.iter().map(|url| url.join("api/v2/alerts")).collect();
-        Ok(Alertmanager { name: settings.name, members, headers, http, clock })
+        Ok(Alertmanager { name: settings.name, members, headers, watchdog: settings.watchdog, http, clock })
     }
 
-    async fn post(&self, notice: &Notice) -> Outcome {
-        let body = alerts(notice, self.clock.now().wall);
+    async fn bark(&self) -> Outcome {
+        let Some(watchdog) = &self.watchdog else { return Outcome::delivered() };
+        self.post(watchdog.alerts(self.clock.now().wall)).await
+    }
+
+    async fn post(&self, body: Value) -> Outcome {
         let (mut told, mut later, mut never) = (0, None, None);
         for outcome in self.post_to_all(&body).await {
             match outcome {
@@ -120,11 +141,37 @@ impl Target for Alertmanager {
                 resolved_for: LASTS,
             }),
             updates_in_place: true,
+            beat: self.watchdog.as_ref().map(|watchdog| watchdog.every),
             ..Manner::MACHINE
         }
     }
+    fn beat(&self) -> Sending<'_> {
+        Box::pin(self.bark())
+    }
     fn send<'a>(&'a self, notice: &'a Notice) -> Sending<'a> {
-        Box::pin(self.post(notice))
+        Box::pin(self.post(alerts(notice, self.clock.now().wall)))
+    }
+}
+
+impl Watchdog {
+    /// What is posted. It outlasts three intervals, within which another agent takes over from one that died.
+    fn alerts(&self, now: Timestamp) -> Value {
+        let lasts = LASTS.max(self.every * 3);
+        let known = [
+            ("alertname", Some("FlinkLeadershipWatchdog")),
+            ("severity", Some("none")),
+            ("cluster", Some(self.cluster.as_str())),
+            ("namespace", self.namespace.as_deref()),
+        ];
+        let labels: BTreeMap<_, _> = known
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value.filter(|value| !value.is_empty())?)))
+            .collect();
+        json!([{
+            "labels": labels,
+            "annotations": { "summary": "Leaderwatch watches this Flink cluster. When this alert ends, nobody does." },
+            "endsAt": format!("{:.3}", now.checked_add(lasts).unwrap_or(now)),
+        }])
     }
 }
 
@@ -280,12 +327,32 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_watchdog_fires_until_nobody_tells_of_it() {
+        let server = FakeHttp::start(vec![Behaviour::reply(200, "")]).await;
+        let watchdog = |every| Some(Watchdog { every, cluster: "orders".into(), namespace: None });
+        let target = |watchdog| {
+            let settings =
+                AlertmanagerSettings { name: "am".into(), urls: vec![server.url("")], authorization: None, watchdog };
+            Alertmanager::new(settings, http_client(), Arc::new(ManualClock::default())).unwrap()
+        };
+        let watched = target(watchdog(Duration::from_secs(60)));
+        assert_eq!(watched.manner().beat, Some(Duration::from_secs(60)));
+        assert_eq!(watched.beat().await, Outcome::Delivered { receipt: Some("1 of 1 members".into()) });
+        let told = server.requests()[0].json();
+        let labels = json!({"alertname": "FlinkLeadershipWatchdog", "severity": "none", "cluster": "orders"});
+        assert_eq!((&told[0]["labels"], &told[0]["endsAt"]), (&labels, &json!("2026-01-01T00:05:00.000Z")));
+        target(watchdog(Duration::from_secs(3600))).beat().await;
+        assert_eq!(server.requests()[1].json()[0]["endsAt"], "2026-01-01T03:00:00.000Z");
+        assert_eq!(target(None).manner().beat, None);
+    }
+
+    #[tokio::test]
     async fn every_member_is_told_and_one_is_enough() {
         let up = FakeHttp::start(vec![Behaviour::reply(200, "")]).await;
         let down = FakeHttp::start(vec![Behaviour::reply(503, "")]).await;
         let target = |urls: Vec<SecretUrl>| {
             let authorization = Some(Authorization::Bearer(Secret::new("t0ken")));
-            let settings = AlertmanagerSettings { name: "am".into(), urls, authorization };
+            let settings = AlertmanagerSettings { name: "am".into(), urls, authorization, watchdog: None };
             Alertmanager::new(settings, http_client(), Arc::new(ManualClock::default())).unwrap()
         };
         let both = target(vec![down.url("/prefix/"), up.url("")]);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Target;
-use super::alertmanager::{Alertmanager, AlertmanagerSettings};
+use super::alertmanager::{Alertmanager, AlertmanagerSettings, Watchdog};
 use super::dingtalk::{DingTalk, DingTalkSettings};
 use super::discord::discord;
 use super::email::{BadEmail, Email, EmailSettings, Security, SmtpServer};
@@ -92,12 +92,19 @@ pub struct Builder {
     resolver: Resolver,
     clock: Arc<dyn Clock>,
     preview: Option<Arc<Preview>>,
+    cluster: String,
+    namespace: Option<String>,
 }
 
 impl Builder {
     /// Looks names up as the system does.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { resolver: Resolver::default(), clock, preview: None }
+        Self { resolver: Resolver::default(), clock, preview: None, cluster: String::new(), namespace: None }
+    }
+
+    /// Names the cluster, for what a target says without an alert.
+    pub fn of_cluster(self, cluster: &str, namespace: Option<&str>) -> Self {
+        Self { cluster: cluster.to_owned(), namespace: namespace.map(str::to_owned), ..self }
     }
 
     /// Makes targets that send nothing and hand to `preview` what they would send.
@@ -175,6 +182,11 @@ impl Builder {
                     name,
                     urls: config.urls.iter().map(|source| url("urls", source)).collect::<Result<_, _>>()?,
                     authorization: authorization(config.token.as_ref(), config.login.as_ref())?,
+                    watchdog: config.watchdog.map(|every| Watchdog {
+                        every,
+                        cluster: self.cluster.clone(),
+                        namespace: self.namespace.clone(),
+                    }),
                 };
                 Arc::new(Alertmanager::new(settings, http, clock)?)
             }

@@ -16,13 +16,15 @@ use serde_json::{Value, json};
 use super::http::HttpClient;
 use super::robot::{Verdict, judge};
 use super::secret::{Secret, SecretUrl};
-use super::text::{fit_json, one_line, printable};
+use super::text::{cut_characters, fit_json, one_line, printable};
 use super::{Manner, Notice, Sending, Target};
 use crate::alert::Alert;
 use crate::clock::Clock;
 
 /// Bytes of a whole message.
 const MESSAGE_BYTES: usize = 20_000;
+/// Characters of the first line.
+const TITLE_CHARACTERS: usize = 300;
 
 /// A DingTalk robot.
 #[derive(Debug, Clone)]
@@ -66,12 +68,13 @@ impl DingTalk {
     fn message(&self, alert: &Alert) -> Value {
         let settings = &self.settings;
         // People are pinged only if they stand in the text, too.
-        let mut ending: Vec<String> =
+        let people: Vec<String> =
             settings.at_mobiles.iter().chain(&settings.at_user_ids).map(|person| format!("@{person}")).collect();
-        ending.extend(missing_keyword(&settings.keywords, alert));
-        let ending = ending.join(" ");
+        let title = cut_characters(&one_line(&alert.title), TITLE_CHARACTERS);
         fit_json(&printable(&alert.text), MESSAGE_BYTES, |text| {
-            let content = format!("{}\n\n{}\n{ending}", one_line(&alert.title), text.trim_end());
+            let words = people.iter().map(String::as_str).chain(missing_keyword(&settings.keywords, &title, text));
+            let ending = words.collect::<Vec<_>>().join(" ");
+            let content = format!("{title}\n\n{}\n{ending}", text.trim_end());
             json!({
                 "msgtype": "text",
                 "text": {"content": content.trim_end()},
@@ -106,10 +109,10 @@ impl Target for DingTalk {
     }
 }
 
-/// The first of the robot's words, if the message holds none of them.
-pub(super) fn missing_keyword(keywords: &[String], alert: &Alert) -> Option<String> {
-    let is_there = |keyword: &String| alert.title.contains(keyword) || alert.text.contains(keyword);
-    if keywords.iter().any(is_there) { None } else { keywords.first().cloned() }
+/// The first of the robot's words, if what is sent holds none of them.
+pub(super) fn missing_keyword<'a>(keywords: &'a [String], title: &str, text: &str) -> Option<&'a str> {
+    let is_there = |keyword: &String| title.contains(keyword) || text.contains(keyword);
+    if keywords.iter().any(is_there) { None } else { keywords.first().map(String::as_str) }
 }
 
 fn sign(secret: &str, timestamp_ms: &str) -> String {
@@ -181,5 +184,17 @@ mod tests {
     fn a_message_keeps_to_the_limit() {
         let message = robot(|_| {}).message(&test_notice("1", &"长\"".repeat(20_000)).alert);
         assert!(message.to_string().len() <= MESSAGE_BYTES);
+        // Fault: a title alone could be over it.
+        let mut alert = test_notice("1", "text").alert;
+        alert.title = "长".repeat(20_000);
+        assert!(robot(|_| {}).message(&alert).to_string().len() <= MESSAGE_BYTES);
+    }
+
+    /// Holds a fault: the robot refused a message whose word stood where it was cut off.
+    #[test]
+    fn a_word_in_what_is_cut_off_is_no_word() {
+        let robot = robot(|settings| settings.keywords = vec!["告警".into()]);
+        let message = robot.message(&test_notice("1", &format!("{}告警", "x".repeat(30_000))).alert);
+        assert!(message["text"]["content"].as_str().unwrap().ends_with("…\n告警"));
     }
 }

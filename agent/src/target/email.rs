@@ -16,24 +16,23 @@ use lettre::message::header::{ContentType, Header, HeaderName, HeaderValue};
 use lettre::message::{Mailbox, Message, SinglePart};
 use lettre::transport::smtp::Error as SmtpError;
 use lettre::transport::smtp::authentication::{Credentials, DEFAULT_MECHANISMS};
-use lettre::transport::smtp::client::{
-    AsyncSmtpConnection, AsyncTokioStream, CertificateStore, TlsParameters, TlsParametersBuilder,
-};
+use lettre::transport::smtp::client::{AsyncSmtpConnection, CertificateStore, TlsParameters, TlsParametersBuilder};
 use lettre::transport::smtp::commands::{Data, Mail, Rcpt};
 use lettre::transport::smtp::extension::ClientId;
 use lettre::transport::smtp::response::Response;
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::mail_stream::MailStream;
 use super::preview::{Letter, Preview};
 use super::resolver::Resolver;
 use super::secret::Secret;
 use super::text::{cut_characters, one_line};
 use super::tls::{BadTls, TlsSettings, client_config, smtp_parameters};
 use super::tunnel::ProxyAddress;
-use super::tunnel_tls::TunnelTls;
 use super::{Manner, Notice, Outcome, Sending, Target};
 
 /// Characters of a subject: some clients show no more than the first 70, and none needs more than this.
@@ -156,9 +155,10 @@ pub struct Email {
     settings: EmailSettings,
     from: Mailbox,
     to: Vec<Mailbox>,
-    tls: TlsParameters,
-    /// TLS from the first byte inside a tunnel, where there is one.
-    through_tunnel: Option<Arc<rustls::ClientConfig>>,
+    /// What STARTTLS begins.
+    start_tls: TlsParameters,
+    /// TLS from the first byte, where the server wants that.
+    tls: Option<Arc<rustls::ClientConfig>>,
     hello: ClientId,
     resolver: Resolver,
     preview: Option<Arc<Preview>>,
@@ -187,16 +187,16 @@ impl Email {
             return Err(BadEmail::NoRecipient);
         }
         let server = &settings.server;
-        let through_tunnel = (settings.proxy.is_some() && server.security == Security::Tls).then(|| {
+        let tls = (server.security == Security::Tls).then(|| {
             let server_name = settings.server_name.clone();
             client_config(&TlsSettings { server_name, ..settings.tls.clone() }).map(Arc::new)
         });
-        let through_tunnel = through_tunnel.transpose()?;
+        let tls = tls.transpose()?;
         let name = settings.server_name.as_deref().unwrap_or(&server.host);
         let is_checked = server.security != Security::StartTlsWhereOffered || server.credentials.is_some();
-        let tls = if is_checked { smtp_parameters(&settings.tls, name)? } else { unchecked(name)? };
+        let start_tls = if is_checked { smtp_parameters(&settings.tls, name)? } else { unchecked(name)? };
         let (hello, in_part) = (ClientId::default(), Mutex::default());
-        Ok(Email { settings, from, to, tls, through_tunnel, hello, resolver, preview: None, in_part })
+        Ok(Email { settings, from, to, start_tls, tls, hello, resolver, preview: None, in_part })
     }
 
     /// Sends nothing: hands to `preview` what would be sent, where there is one.
@@ -283,11 +283,10 @@ impl Email {
     /// A connection that is ready for a message: with TLS and a user as the settings ask for.
     async fn connect(&self) -> Result<AsyncSmtpConnection, Failure> {
         let server = &self.settings.server;
-        let addresses = self.addresses().await?;
         let is_tls = server.security == Security::Tls;
-        let mut connection = self.open(&addresses, is_tls.then(|| self.tls.clone())).await?;
+        let mut connection = self.open().await?;
         if !is_tls {
-            connection = self.start_tls(connection, &addresses).await?;
+            connection = self.start_tls(connection).await?;
         }
         let Some((user, password)) = &server.credentials else { return Ok(connection) };
         if !is_tls && !connection.is_encrypted() {
@@ -304,21 +303,7 @@ impl Email {
         Ok(connection)
     }
 
-    /// Where to connect to; nothing where a proxy does that.
-    async fn addresses(&self) -> Result<Vec<SocketAddr>, Failure> {
-        if self.settings.proxy.is_some() {
-            return Ok(Vec::new());
-        }
-        let SmtpServer { host, port, .. } = &self.settings.server;
-        let ips = self.resolver.addresses(host).await.map_err(Failure::Unreachable)?;
-        Ok(ips.into_iter().map(|ip| SocketAddr::new(ip, *port)).collect())
-    }
-
-    async fn start_tls(
-        &self,
-        mut connection: AsyncSmtpConnection,
-        addresses: &[SocketAddr],
-    ) -> Result<AsyncSmtpConnection, Failure> {
+    async fn start_tls(&self, mut connection: AsyncSmtpConnection) -> Result<AsyncSmtpConnection, Failure> {
         let server = &self.settings.server;
         let may_be_clear = server.security == Security::StartTlsWhereOffered;
         if !connection.can_starttls() {
@@ -327,40 +312,39 @@ impl Email {
                 false => Err(Failure::Unsafe(format!("{} offers no STARTTLS", self.host()))),
             };
         }
-        match connection.starttls(self.tls.clone(), &self.hello).await {
+        match connection.starttls(self.start_tls.clone(), &self.hello).await {
             Ok(()) => Ok(connection),
             // Offered, but unusable; where nothing secret is sent, a message in clear beats none.
-            Err(_) if may_be_clear && server.credentials.is_none() => self.open(addresses, None).await,
+            Err(_) if may_be_clear && server.credentials.is_none() => self.open().await,
             Err(error) => Err(Failure::Smtp("STARTTLS", error)),
         }
     }
 
-    async fn open(&self, addresses: &[SocketAddr], tls: Option<TlsParameters>) -> Result<AsyncSmtpConnection, Failure> {
-        if let Some(proxy) = &self.settings.proxy {
-            return self.open_through(proxy).await;
-        }
-        // Addresses, not a name, so that nothing is looked up here.
-        AsyncSmtpConnection::connect_tokio1(addresses, Some(self.settings.connect_timeout), &self.hello, tls, None)
+    /// A connection that has greeted.
+    async fn open(&self) -> Result<AsyncSmtpConnection, Failure> {
+        let limit = self.settings.connect_timeout;
+        let late =
+            |_| Failure::Unreachable(format!("no connection to {} within {} ms", self.host(), limit.as_millis()));
+        let stream = timeout(limit, self.stream()).await.map_err(late)??;
+        AsyncSmtpConnection::connect_with_transport(Box::new(stream), &self.hello)
             .await
             .map_err(|error| Failure::Smtp("the connection", error))
     }
 
-    async fn open_through(&self, proxy: &ProxyAddress) -> Result<AsyncSmtpConnection, Failure> {
-        let (server, limit) = (&self.settings.server, self.settings.connect_timeout);
-        let opened = timeout(limit, proxy.open(&server.host, server.port, &self.resolver)).await;
-        let late = |_| Failure::Unreachable(format!("no way through the proxy within {} ms", limit.as_millis()));
-        let stream = opened.map_err(late)?.map_err(Failure::Unreachable)?;
-        let stream: Box<dyn AsyncTokioStream> = match &self.through_tunnel {
-            None => Box::new(stream),
-            Some(config) => {
-                let opened = timeout(limit, TunnelTls::open(stream, &server.host, Arc::clone(config))).await;
-                let opened = opened.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
-                Box::new(opened.map_err(|error| Failure::Unreachable(format!("no TLS with {}: {error}", self.host())))?)
+    async fn stream(&self) -> Result<MailStream, Failure> {
+        let SmtpServer { host, port, .. } = &self.settings.server;
+        let stream = match &self.settings.proxy {
+            Some(proxy) => proxy.open(host, *port, &self.resolver).await.map_err(Failure::Unreachable)?,
+            None => {
+                let ips = self.resolver.addresses(host).await.map_err(Failure::Unreachable)?;
+                let addresses: Vec<SocketAddr> = ips.into_iter().map(|ip| SocketAddr::new(ip, *port)).collect();
+                let unreachable = |error| Failure::Unreachable(format!("no connection to {}: {error}", self.host()));
+                TcpStream::connect(&addresses[..]).await.map_err(unreachable)?
             }
         };
-        AsyncSmtpConnection::connect_with_transport(stream, &self.hello)
-            .await
-            .map_err(|error| Failure::Smtp("the connection", error))
+        let Some(config) = &self.tls else { return Ok(MailStream::clear(stream)) };
+        let no_tls = |error| Failure::Unreachable(format!("no TLS with {}: {error}", self.host()));
+        MailStream::tls(stream, host, Arc::clone(config)).await.map_err(no_tls)
     }
 
     fn message(&self, notice: &Notice) -> Result<Vec<u8>, Failure> {
@@ -682,12 +666,36 @@ mod tests {
             ("CONNECT", "421 busy", "retry"),
             (".", "close", "retry"),
             ("MAIL", "silence", "retry"),
+            ("CONNECT", "endless", "retry"),
+            ("EHLO", "endless", "retry"),
+            (".", "endless", "retry"),
+            ("CONNECT", "drip", "retry"),
+            (".", "drip", "retry"),
+            ("EHLO", "half", "retry"),
+            (".", "half", "retry"),
+            (".", "nonsense", "retry"),
         ] {
             let server = FakeSmtp::start(Script::default().answer(command, reply)).await;
             let email =
                 email(&server, "smtp://localhost", |settings| settings.timeout = Duration::from_millis(500)).await;
             let reason = reason(email.send(&test_notice("1", "text")).await);
             assert!(reason.starts_with(&format!("{expected} localhost:")), "{command} {reply}: {reason}");
+        }
+    }
+
+    /// Not for as long as the whole send may take, and without keeping what it says.
+    #[tokio::test]
+    async fn a_server_that_talks_without_end_is_left() {
+        let tls = || Some(TestCertificate::new("localhost"));
+        for (scheme, implicit_tls, starttls) in
+            [("smtp", false, false), ("smtps", true, false), ("smtp+starttls", false, true)]
+        {
+            let script = Script { implicit_tls, starttls, tls: tls(), ..Script::default() };
+            let server = FakeSmtp::start(script.answer(".", "endless")).await;
+            let patient = |settings: &mut EmailSettings| settings.timeout = Duration::from_secs(600);
+            let email = email(&server, &format!("{scheme}://localhost"), patient).await;
+            let reason = reason(email.send(&test_notice("1", "text")).await);
+            assert!(reason.starts_with("retry ") && reason.contains("says more than 48 KB"), "{scheme}: {reason}");
         }
     }
 

@@ -25,7 +25,7 @@ pub(crate) struct Script {
     /// Offers AUTH PLAIN and wants these.
     pub(crate) credentials: Option<(String, String)>,
     /// Answers by the beginning of a command; `CONNECT` stands for the greeting, `.` for the end of the message. The
-    /// answers `close` and `silence` are acts.
+    /// answers `close`, `silence`, `half` (of a reply, and gone), `endless` and `drip` (a byte now and then) are acts.
     pub(crate) answers: BTreeMap<String, (String, bool)>,
 }
 
@@ -219,6 +219,19 @@ impl Session {
         match reply.as_str() {
             "close" => return Err(Error::other("told to close")),
             "silence" => tokio::time::sleep(Duration::from_secs(3600)).await,
+            "half" => {
+                self.stream.write_all(b"250-ha").await?;
+                self.stream.flush().await?;
+                return Err(Error::other("told to go in the middle"));
+            }
+            "endless" => loop {
+                self.stream.write_all(format!("250-{}\r\n", "and so on ".repeat(40)).as_bytes()).await?;
+            },
+            "drip" => loop {
+                self.stream.write_all(b"2").await?;
+                self.stream.flush().await?;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            },
             reply => self.stream.write_all(format!("{reply}\r\n").as_bytes()).await?,
         }
         self.stream.flush().await?;

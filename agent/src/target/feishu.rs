@@ -55,9 +55,8 @@ impl Feishu {
 
     fn message(&self, alert: &Alert) -> Value {
         let title = cut_characters(&one_line(&alert.title), TITLE_CHARACTERS);
-        let keyword = missing_keyword(&self.settings.keywords, alert);
         let mut message = fit_json(&printable(&alert.text), MESSAGE_BYTES, |text| {
-            let lines = text.trim_end().lines().chain(keyword.as_deref());
+            let lines = text.trim_end().lines().chain(missing_keyword(&self.settings.keywords, &title, text));
             let content: Vec<Value> = lines.map(|line| json!([{"tag": "text", "text": line}])).collect();
             // Shown in every language of the client, as no other is given.
             json!({"msg_type": "post", "content": {"post": {"zh_cn": {"title": title, "content": content}}}})

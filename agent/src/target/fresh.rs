@@ -59,6 +59,9 @@ impl Target for Fresh {
     fn manner(&self) -> Manner {
         self.made.lock().target.manner()
     }
+    fn takes_alerts(&self) -> bool {
+        self.made.lock().target.takes_alerts()
+    }
     fn beat(&self) -> Sending<'_> {
         let target = self.target();
         Box::pin(async move { target.beat().await })

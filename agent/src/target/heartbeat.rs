@@ -36,6 +36,9 @@ impl Target for Heartbeat {
     fn manner(&self) -> Manner {
         Manner { beat: Some(self.every), ..Manner::MACHINE }
     }
+    fn takes_alerts(&self) -> bool {
+        false
+    }
     fn beat(&self) -> Sending<'_> {
         Box::pin(self.http.send(Method::GET, &self.url, HeaderMap::new(), Vec::new(), by_status))
     }

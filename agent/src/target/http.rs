@@ -526,6 +526,50 @@ mod tests {
         assert!(!format!("{client:?}").contains("hunter2"));
     }
 
+    /// A SOCKS 5 proxy that takes one stream and carries it to `port`; and the name that it was asked for.
+    async fn socks_proxy(port: u16) -> (u16, tokio::task::JoinHandle<String>) {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap().port();
+        let task = tokio::spawn(async move {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let mut hello = [0; 2];
+            client.read_exact(&mut hello).await.unwrap();
+            client.read_exact(&mut vec![0; usize::from(hello[1])]).await.unwrap();
+            client.write_all(&[5, 0]).await.unwrap();
+            let mut request = [0; 5];
+            client.read_exact(&mut request).await.unwrap();
+            assert_eq!(request[..4], [5, 1, 0, 3], "a name, which the proxy looks up");
+            let mut name = vec![0; usize::from(request[4]) + 2];
+            client.read_exact(&mut name).await.unwrap();
+            client.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await.unwrap();
+            let mut server = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut client, &mut server).await });
+            String::from_utf8(name[..name.len() - 2].to_vec()).unwrap()
+        });
+        (at, task)
+    }
+
+    #[tokio::test]
+    async fn socks_carries_http_with_and_without_tls() {
+        for is_tls in [false, true] {
+            let answers = vec![Behaviour::reply(200, "ok")];
+            let server = match is_tls {
+                true => FakeHttp::start_tls("hooks.example", answers).await,
+                false => FakeHttp::start(answers).await,
+            };
+            let (port, asked) = socks_proxy(server.url("/").expose().port().unwrap()).await;
+            let client = client(|settings| {
+                settings.proxy = Proxy::Url(Secret::new(format!("socks5h://127.0.0.1:{port}")));
+                settings.tls.ca_file = is_tls.then(|| server.ca_file());
+            });
+            let scheme = if is_tls { "https" } else { "http" };
+            let url = SecretUrl::parse(&format!("{scheme}://hooks.example/path")).unwrap();
+            assert_eq!(client.post_json(&url, HeaderMap::new(), &Value::Null).await.unwrap().status, 200);
+            assert_eq!(asked.await.unwrap(), "hooks.example");
+        }
+    }
+
     #[test]
     fn a_wish_is_seconds_or_a_date() {
         let now: Timestamp = "1994-11-06T08:49:07Z".parse().unwrap();

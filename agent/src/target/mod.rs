@@ -19,6 +19,7 @@ mod fuzz;
 pub mod heartbeat;
 pub mod http;
 pub mod kubernetes_event;
+mod mail_stream;
 pub mod pagerduty;
 pub mod preview;
 pub mod resolver;
@@ -32,7 +33,6 @@ pub mod telegram;
 pub mod text;
 pub mod tls;
 pub mod tunnel;
-mod tunnel_tls;
 pub mod webhook;
 pub mod wecom;
 
@@ -192,6 +192,10 @@ pub trait Target: Send + Sync {
     /// What the delivery must know of it.
     fn manner(&self) -> Manner {
         Manner::MACHINE
+    }
+    /// Whether it is for alerts; what is not is for beats only.
+    fn takes_alerts(&self) -> bool {
+        true
     }
     /// Says that the agent lives, where [`Manner::beat`] asks for it.
     fn beat(&self) -> Sending<'_> {

@@ -62,15 +62,20 @@ pub fn escape(text: &str, markup: &str, mark: char) -> String {
     escaped
 }
 
-/// The text without line feeds' and tabs' fellow control characters, which no receiver shows and some refuse.
+/// The text without what no receiver shows and some refuse; line feeds and tabs stay.
 pub fn printable(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+    text.chars().filter(|c| matches!(c, '\n' | '\t') || !disorders(*c)).collect()
 }
 
 /// The text on one line, without control characters.
 pub fn one_line(text: &str) -> String {
-    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let clean: String = text.chars().map(|c| if disorders(c) { ' ' } else { c }).collect();
     clean.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Control characters, and those that show what follows in another order (Unicode Standard Annex 9, 2.1 to 2.5).
+fn disorders(character: char) -> bool {
+    character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -97,6 +102,7 @@ mod tests {
     #[test]
     fn one_line_holds_no_line_feed_and_no_control_character() {
         assert_eq!(one_line("a\r\nBcc: b@example.com\t\u{7}c "), "a Bcc: b@example.com c");
+        assert_eq!((one_line("a\u{202e}b").as_str(), printable("a\u{2066}\tb\n").as_str()), ("a b", "a\tb\n"));
     }
 
     proptest! {
