@@ -139,7 +139,8 @@ mod alertmanager {
             let http = HttpSettings { proxy: Proxy::None, ..HttpSettings::default() };
             let http = HttpClient::new(&http, &Resolver::default()).unwrap();
             let urls = vec![SecretUrl::parse(&format!("http://127.0.0.1:{port}")).unwrap()];
-            let settings = AlertmanagerSettings { name: "am".into(), urls, authorization: None, watchdog: Some(watchdog()) };
+            let settings =
+                AlertmanagerSettings { name: "am".into(), urls, authorization: None, watchdog: Some(watchdog()) };
             Alertmanager::new(settings, http, Arc::new(SystemClock::new())).unwrap()
         };
         let notice = notice("0123abcd");

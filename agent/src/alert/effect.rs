@@ -85,10 +85,12 @@ impl AlertSettings {
 }
 
 /// Which targets a notice goes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Audience {
     /// All that want its class.
     All,
+    /// Those, and all that want one of these.
+    AllAndOf(Vec<Class>),
     /// Those that update an open alert in place.
     InPlace,
     /// Those that do not.

@@ -559,11 +559,15 @@ mod tests {
         }
 
         fn updates(&self, wanted: Audience) -> Vec<&Notice> {
-            let update = |effect| match effect {
-                &Effect::Notify { ref notice, audience } if audience == wanted => Some(&**notice),
-                _ => None,
-            };
-            self.effects.iter().filter_map(update).collect()
+            let mut updates = Vec::new();
+            for effect in &self.effects {
+                if let Effect::Notify { notice, audience } = effect
+                    && *audience == wanted
+                {
+                    updates.push(notice.as_ref());
+                }
+            }
+            updates
         }
     }
 

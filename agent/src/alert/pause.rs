@@ -193,7 +193,9 @@ impl Pauses {
         let alert = self.summary(&ended, now);
         effects.push(Effect::Record(Event::raised(&alert)));
         let notice = Notice { message_id: alert.id.clone(), action: Action::Digest, alert };
-        effects.push(Effect::Notify { notice: Box::new(notice), audience: Audience::All });
+        // Whoever was not told of an alert is told that there was one.
+        let audience = Audience::AllAndOf(ended.kept.iter().map(|alert| alert.class).collect());
+        effects.push(Effect::Notify { notice: Box::new(notice), audience });
         effects.push(Effect::Forget { saved: ended.kept.iter().map(|alert| key(&alert.id)).collect() });
         effects
     }
@@ -332,7 +334,8 @@ mod tests {
         let expected =
             [format!("recorded {summary}"), format!("Digest {summary}"), "forget pause.a pause.b".to_owned()];
         assert_eq!(told(&end), expected);
-        let Effect::Notify { notice, .. } = &end[1] else { panic!("{end:?}") };
+        let Effect::Notify { notice, audience } = &end[1] else { panic!("{end:?}") };
+        assert_eq!(*audience, Audience::AllAndOf(vec![Class::Failover, Class::Flapping]));
         insta::assert_snapshot!(notice.alert.text);
         assert_eq!((notice.alert.class, notice.alert.severity), (Class::Resolved, Severity::Info));
         assert_eq!(play.due(), []);
