@@ -8,6 +8,7 @@ mod flink;
 mod fuzz;
 mod load;
 mod neighbours;
+mod no_locks;
 mod observe;
 mod oracle;
 mod support;
