@@ -244,7 +244,7 @@ pub const LEASE: Key = Key::new(
     "lease",
     Shape::Duration(seconds(5), hours(1)),
     r#""30s""#,
-    "How long a claim may stay unrenewed before another agent takes over.",
+    "How long a claim may stay unrenewed before another agent takes over; never less than twice the target's `timeout` and 5s.",
 )
 .or("30s");
 

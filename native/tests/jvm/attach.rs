@@ -70,6 +70,12 @@ impl Waiting {
         self
     }
 
+    /// Ends it as `kill -9` does.
+    pub fn kill(mut self) {
+        self.jvm.kill().unwrap();
+        self.jvm.wait().unwrap();
+    }
+
     pub fn go_on(mut self) -> Run {
         self.jvm.stdin.take().unwrap().write_all(b"\n").unwrap();
         self.stdout.read_to_string(&mut self.read).unwrap();

@@ -3,6 +3,7 @@
 
 mod attach;
 mod changes;
+mod claims;
 mod corpus;
 mod flink;
 mod fuzz;

@@ -1,10 +1,7 @@
 //! A file system without locks, as some network file systems are: whether another process lives cannot be told there.
 
-use std::io::{BufRead, BufReader, Read as _, Write as _};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex};
 
 use crate::attach::Waiting;
 use crate::support::*;
@@ -18,32 +15,6 @@ fn without_locks(folder: &Path) -> PathBuf {
     let output = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     library
-}
-
-/// Takes each message, and notes it.
-fn receiver() -> (u16, Arc<Mutex<Vec<String>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
-    let noted = Arc::clone(&seen);
-    std::thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            let (mut request, mut length, mut line) = (BufReader::new(&stream), 0, String::new());
-            while request.read_line(&mut line).unwrap_or_default() > 2 {
-                let (name, value) = line.split_once(':').unwrap_or_default();
-                if name.eq_ignore_ascii_case("content-length") {
-                    length = value.trim().parse().unwrap();
-                }
-                line.clear();
-            }
-            let mut body = vec![0; length];
-            request.read_exact(&mut body).unwrap();
-            noted.lock().unwrap().push(String::from_utf8(body).unwrap());
-            // The client may have gone.
-            let _ = (&stream).write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-        }
-    });
-    (port, seen)
 }
 
 #[test]
@@ -67,7 +38,7 @@ fn without_locks_alerts_are_sent_nothing_is_taken_over_and_both_are_said_once() 
     wait_until("an attempt", || count("alert.retrying") > 0);
     first.go_on().assert_sound();
 
-    let (port, seen) = receiver();
+    let (port, seen) = receiver(|_| true);
     let second = start(port, false, &steps);
     wait_until("the second alert", || count("alert.delivered") > 0);
     second.go_on().assert_sound();

@@ -1,9 +1,11 @@
 //! Starts real JVMs with the agent and reads what it observed.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use serde_json::Value;
 
@@ -259,6 +261,44 @@ pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
         assert!(begun.elapsed().as_secs() < 30, "waited for {what}");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
+}
+
+/// What a receiver was told: the body of each message.
+pub type Told = Arc<Mutex<Vec<String>>>;
+
+/// A receiver, and its port: notes each message, and answers those whose number, from 0, `answers`.
+pub fn receiver(answers: impl Fn(usize) -> bool + Send + 'static) -> (u16, Told) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let told = Told::default();
+    let noted = Arc::clone(&told);
+    std::thread::spawn(move || {
+        let mut unanswered = Vec::new();
+        for (number, stream) in listener.incoming().map_while(Result::ok).enumerate() {
+            noted.lock().unwrap().push(body(&stream));
+            if answers(number) {
+                // The client may have gone.
+                let _ = (&stream).write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            } else {
+                unanswered.push(stream);
+            }
+        }
+    });
+    (port, told)
+}
+
+fn body(stream: &TcpStream) -> String {
+    let (mut request, mut length, mut line) = (BufReader::new(stream), 0, String::new());
+    while request.read_line(&mut line).unwrap_or_default() > 2 {
+        let (name, value) = line.split_once(':').unwrap_or_default();
+        if name.eq_ignore_ascii_case("content-length") {
+            length = value.trim().parse().unwrap();
+        }
+        line.clear();
+    }
+    let mut body = vec![0; length];
+    request.read_exact(&mut body).unwrap();
+    String::from_utf8(body).unwrap()
 }
 
 /// Whether this process may do what makes a container.
