@@ -110,6 +110,26 @@ fn raises_no_failover_2_3() {
     cluster.finish();
 }
 
+/// As an upgrade does that restarts one JobManager after the other.
+#[test]
+fn a_leader_that_is_stopped_in_order_says_so_2_3() {
+    let installation = Installation::fetch("2.3.0").unwrap();
+    let webhook = WebhookReceiver::start().unwrap();
+    let option = agent::java_option(&agent::library().unwrap(), &[("webhook", &webhook.url())]);
+    let builder = Cluster::builder(&installation).java_options(&option).job_manager_java_options(&option);
+    let mut cluster = builder.start().unwrap();
+    let job = cluster.submit("orders-to-invoices", 100).unwrap();
+    cluster.start_standby(1).unwrap();
+    cluster.job_managers[0].terminate(LIMIT).unwrap();
+    let failovers =
+        || -> Vec<Value> { webhook.delivered().into_iter().filter(|alert| alert["class"] == "failover").collect() };
+    let told = wait::until("the failover", LIMIT, || Ok(failovers().into_iter().next())).unwrap();
+    assert_eq!(told["cause"], "orderly_stop", "{told:#}");
+    cluster.wait_for_job(&job, LIMIT).unwrap();
+    assert_eq!(failovers().len(), 1);
+    cluster.finish();
+}
+
 /// The only TaskManager dies, and before it is back, so does the leader. `store` says where that leader is remembered.
 fn what_nobody_saw_is_told(store: &str) {
     let installation = Installation::fetch("2.3.0").unwrap();
