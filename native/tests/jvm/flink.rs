@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::corpus;
 use crate::support::*;
 
+const PACKAGE: &str = "org.apache.flink.runtime.";
+
 /// The `lib` folders of the Flinks in the cache.
 fn flinks() -> Vec<PathBuf> {
     let cache = cache();
@@ -40,20 +42,31 @@ fn assert_told(main_class: &str, methods_and_words: &[(&str, &str)]) {
             let mut command = java(jdk);
             command.arg(scratch.agent_option(&agent())).arg("-cp").arg(class_path);
             command.arg(format!("org.apache.flink.driver.{main_class}"));
-            command.args(methods.iter().map(|method| format!("org.apache.flink.runtime.{method}")));
+            command.args(methods.iter().map(|method| in_package(method)));
             let run = Run::of(command.output().unwrap());
             assert!(run.stdout.contains("main ends"), "{run:?}");
             // What the listeners throw is what they lack here, never what the agent brought.
             for word in ["NoClassDefFoundError", "VerifyError", "ClassFormatError", "FATAL ERROR"] {
                 assert!(!run.stdout.contains(word) && !run.stderr.contains(word), "{run:?}");
             }
-            let is_there = |method: &str| !run.stdout.contains(&format!("absent org.apache.flink.runtime.{method}"));
+            let is_there = |method: &str| !run.stdout.contains(&format!("absent {}\n", in_package(method)));
             let told = methods.iter().zip(&expected).filter(|(method, _)| is_there(method));
             let told: Vec<_> = told.map(|(_, words)| words.replace("JOB", JOB).replace("ID", &id(1))).collect();
             assert_eq!(scratch.leaders(), told, "{} {}: {run:?}", lib.display(), jdk.display());
             assert_eq!(scratch.problems(), [""; 0]);
+            // Each of them is told by some class of this Flink, whatever its name there.
+            let is_told =
+                |words: &str| methods.iter().zip(&expected).any(|(method, it)| *it == words && is_there(method));
+            for words in &expected {
+                assert!(is_told(words), "{} has nothing to tell `{words}`: {run:?}", lib.display());
+            }
         }
     }
+}
+
+/// A class and its method as the driver takes them, with the package that all have in common.
+fn in_package(method: &str) -> String {
+    format!("{PACKAGE}{}", method.replace('%', &format!("%{PACKAGE}")))
 }
 
 #[test]
@@ -62,6 +75,10 @@ fn the_listeners_of_a_task_manager_are_hooked() {
     assert_told(
         "YarnTaskExecutorRunner",
         &[
+            (
+                "taskexecutor.JobLeaderService$JobManagerLeaderListener#notifyLeaderAddress",
+                "leader.elected jobmanager JOB ID pekko.tcp://flink@jm-0:6123/",
+            ),
             (
                 "taskexecutor.DefaultJobLeaderService$JobManagerLeaderListener#notifyLeaderAddress",
                 "leader.elected jobmanager JOB ID pekko.tcp://flink@jm-0:6123/",
@@ -85,6 +102,10 @@ fn the_listeners_and_contenders_of_a_job_manager_are_hooked() {
         "DriverClusterEntrypoint",
         &[
             (
+                "resourcemanager.JobLeaderIdService$JobLeaderIdListener#notifyLeaderAddress",
+                "leader.elected jobmanager JOB ID pekko.tcp://flink@jm-0:6123/",
+            ),
+            (
                 "resourcemanager.DefaultJobLeaderIdService$JobLeaderIdListener#notifyLeaderAddress",
                 "leader.elected jobmanager JOB ID pekko.tcp://flink@jm-0:6123/",
             ),
@@ -100,10 +121,30 @@ fn the_listeners_and_contenders_of_a_job_manager_are_hooked() {
                 "webmonitor.retriever.LeaderRetriever#notifyLeaderAddress#http://jm-0:8081",
                 "leader.elected rest_server - ID http://jm-0:8081",
             ),
+            ("jobmaster.JobManagerRunner#grantLeadership", "leader.granted jobmanager JOB ID -"),
+            ("jobmaster.JobManagerRunner#revokeLeadership", "leader.revoked jobmanager JOB - -"),
+            ("jobmaster.JobManagerRunnerImpl#grantLeadership", "leader.granted jobmanager JOB ID -"),
+            ("jobmaster.JobManagerRunnerImpl#revokeLeadership", "leader.revoked jobmanager JOB - -"),
             ("jobmaster.JobMasterServiceLeadershipRunner#grantLeadership", "leader.granted jobmanager JOB ID -"),
             ("jobmaster.JobMasterServiceLeadershipRunner#revokeLeadership", "leader.revoked jobmanager JOB - -"),
+            (
+                "dispatcher.Dispatcher%dispatcher.StandaloneDispatcher#grantLeadership",
+                "leader.granted dispatcher - ID -",
+            ),
+            (
+                "dispatcher.Dispatcher%dispatcher.StandaloneDispatcher#revokeLeadership",
+                "leader.revoked dispatcher - - -",
+            ),
             ("dispatcher.runner.DefaultDispatcherRunner#grantLeadership", "leader.granted dispatcher - ID -"),
             ("dispatcher.runner.DefaultDispatcherRunner#revokeLeadership", "leader.revoked dispatcher - - -"),
+            (
+                "resourcemanager.ResourceManager%resourcemanager.StandaloneResourceManager#grantLeadership",
+                "leader.granted resourcemanager - ID -",
+            ),
+            (
+                "resourcemanager.ResourceManager%resourcemanager.StandaloneResourceManager#revokeLeadership",
+                "leader.revoked resourcemanager - - -",
+            ),
             ("resourcemanager.ResourceManagerServiceImpl#grantLeadership", "leader.granted resourcemanager - ID -"),
             ("resourcemanager.ResourceManagerServiceImpl#revokeLeadership", "leader.revoked resourcemanager - - -"),
             ("webmonitor.WebMonitorEndpoint#grantLeadership", "leader.granted rest_server - ID -"),

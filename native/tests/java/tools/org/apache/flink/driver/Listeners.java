@@ -4,6 +4,7 @@ import java.lang.reflect.Constructor;
 import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
 import java.util.UUID;
 
 /**
@@ -18,26 +19,39 @@ final class Listeners {
 
     /**
      * Each argument: a class, `#`, and the method to call; where the address matters, `#` and the address, `none` for
-     * no leader. A class that this Flink does not have is passed over.
+     * no leader. An abstract class is followed by `%` and the class of an object. What this Flink does not have, class or
+     * method, is passed over and said to be absent.
      */
     static void call(String[] classesAndMethods) throws Exception {
         for (String classAndMethod : classesAndMethods) {
             String[] parts = classAndMethod.split("#");
+            String[] classes = parts[0].split("%");
+            boolean isThere;
             try {
-                call(Class.forName(parts[0]), parts[1], parts.length > 2 ? parts[2] : ADDRESS);
+                isThere = call(
+                        Class.forName(classes[0]),
+                        classes[classes.length - 1],
+                        parts[1],
+                        parts.length > 2 ? parts[2] : ADDRESS);
             } catch (ClassNotFoundException e) {
+                isThere = false;
+            }
+            if (!isThere) {
                 System.out.println("absent " + classAndMethod);
             }
         }
         System.out.println("main ends");
     }
 
-    private static void call(Class<?> type, String name, String address) throws Exception {
+    private static boolean call(Class<?> type, String typeOfObject, String name, String address) throws Exception {
         boolean isLed = !address.equals("none");
-        Object listener = allocate(type);
-        fill(listener);
+        Object listener = null;
         for (Method method : type.getDeclaredMethods()) {
-            if (method.getName().equals(name)) {
+            if (method.getName().equals(name) && !Modifier.isAbstract(method.getModifiers())) {
+                if (listener == null) {
+                    listener = allocate(Class.forName(typeOfObject));
+                    fill(listener);
+                }
                 Class<?>[] types = method.getParameterTypes();
                 Object[] arguments = new Object[types.length];
                 for (int i = 0; i < types.length; i++) {
@@ -47,6 +61,7 @@ final class Listeners {
                 invoke(method, listener, arguments);
             }
         }
+        return listener != null;
     }
 
     /** Gives an object what leads to a job id, and what listeners lock. */
