@@ -84,7 +84,7 @@ fn options_by_flink(home: &Path) -> Vec<String> {
 }
 
 #[test]
-#[ignore = "needs Flinks from scripts/flink"]
+#[ignore = "scripts/test classes"]
 fn every_shipped_configuration_takes_the_option_and_gives_it_back_byte_for_byte() {
     for (version, home) in homes() {
         let copy = copy_of(&home);

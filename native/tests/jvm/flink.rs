@@ -70,7 +70,7 @@ fn in_package(method: &str) -> String {
 }
 
 #[test]
-#[ignore = "needs a Flink from scripts/flink"]
+#[ignore = "scripts/test classes, scripts/versions"]
 fn the_listeners_of_a_task_manager_are_hooked() {
     assert_told(
         "YarnTaskExecutorRunner",
@@ -96,7 +96,7 @@ fn the_listeners_of_a_task_manager_are_hooked() {
 }
 
 #[test]
-#[ignore = "needs a Flink from scripts/flink"]
+#[ignore = "scripts/test classes, scripts/versions"]
 fn the_listeners_and_contenders_of_a_job_manager_are_hooked() {
     assert_told(
         "DriverClusterEntrypoint",
@@ -156,7 +156,7 @@ fn the_listeners_and_contenders_of_a_job_manager_are_hooked() {
 /// The real job leader service, its own listeners and a new one each time that a job comes back: what is told of each
 /// job is what happened to it, whichever listener heard it.
 #[test]
-#[ignore = "needs a Flink from scripts/flink"]
+#[ignore = "scripts/test classes, scripts/versions"]
 fn the_job_leader_service_tells_every_story() {
     const STORIES: [(&str, &[&str]); 9] = [
         ("A,B", &["elected A", "moved B"]),
@@ -199,9 +199,8 @@ fn the_job_leader_service_tells_every_story() {
     }
 }
 
-/// Minutes.
 #[test]
-#[ignore = "needs a Flink from scripts/flink"]
+#[ignore = "scripts/test classes"]
 fn flinks_classes_verify_with_a_call_in_every_method() {
     for lib in flinks() {
         let jar = distribution(&lib).unwrap();
@@ -209,8 +208,11 @@ fn flinks_classes_verify_with_a_call_in_every_method() {
         let (original, rewritten) = (folder.join("original"), folder.join("rewritten"));
         corpus::unpack(&jar, &original);
         let tally = corpus::rewrite_folder(&original, &rewritten);
+        tally.assert_whole();
+        let list = folder.join("list");
+        std::fs::write(&list, corpus::class_names(&original)).unwrap();
         for jdk in jdks() {
-            let [before, after] = [&original, &rewritten].map(|classes| corpus::link(jdk, &[], classes, &original));
+            let [before, after] = [&original, &rewritten].map(|classes| corpus::link(jdk, &[], classes, &list));
             println!("{} {}: {tally:?}", jdk.display(), jar.display());
             assert_eq!(after, before);
         }
