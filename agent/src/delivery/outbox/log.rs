@@ -11,7 +11,7 @@ const SEGMENT: &str = ".segment";
 /// Ending of a segment that is being written.
 const UNFINISHED: &str = ".unfinished";
 
-/// A segment that is longer than this, and longer than twice what is not done, is left behind.
+/// A segment that is longer than this, and longer than twice what was not done when it began, is left behind.
 pub(super) const SEGMENT_BYTES: u64 = 256 * 1024;
 
 /// More records than these are not put on one line, so that a fault of the disk does not take them all.
@@ -25,6 +25,8 @@ pub(super) struct Log<F> {
     /// Number of the present segment; zero where there is none yet.
     segment: u64,
     segment_bytes: u64,
+    /// What was not done when the present segment began: so much was written to begin it, and as much may be before the next.
+    begun_bytes: u64,
     segment_limit_bytes: u64,
     /// Whether the present segment may be appended to. False before the first and after any error: what a failed write
     /// or `fsync` left of the file is unknown, so it is never appended to again.
@@ -47,7 +49,8 @@ impl<F: Folder> Log<F> {
 
     /// As [`Log::new`], with another size at which a segment is left behind.
     pub(super) fn with_segment_limit(folder: F, segment_limit_bytes: u64) -> Self {
-        Self { folder, live: Live::default(), segment: 0, segment_bytes: 0, segment_limit_bytes, sound: false }
+        let (live, segment, segment_bytes, begun_bytes) = (Live::default(), 0, 0, 0);
+        Self { folder, live, segment, segment_bytes, begun_bytes, segment_limit_bytes, sound: false }
     }
 
     pub(super) fn live(&self) -> &Live {
@@ -100,7 +103,7 @@ impl<F: Folder> Log<F> {
     }
 
     fn is_worn(&self) -> bool {
-        self.segment_bytes > self.segment_limit_bytes.max(2 * self.live.notice_bytes())
+        self.segment_bytes > self.segment_limit_bytes.max(2 * self.begun_bytes)
     }
 
     /// Writes what is not done to the next segment and deletes those before it.
@@ -123,6 +126,7 @@ impl<F: Folder> Log<F> {
         self.folder.rename(&unfinished, &segment_name(number))?;
         self.segment = number;
         self.segment_bytes = lines.len() as u64;
+        self.begun_bytes = self.segment_bytes;
         self.sound = true;
         for name in old.iter().filter(|name| is_ours(name)) {
             // What stays is not read, since a later segment is there.

@@ -31,7 +31,7 @@
 //! # Operation
 //! - An append is one write and one `fdatasync`.
 //! - More than 16 records at once begin a new segment, one record a line.
-//! - When a segment is longer than 256 KiB and than twice what is not done, the next one is begun: what is not done is
+//! - When a segment is longer than 256 KiB and than twice what it began with, the next one is begun: what is not done is
 //!   written to `N.unfinished`, synced, renamed to `N.segment`, the folder is synced, and the old segment deleted. The
 //!   newest segment is therefore always whole, and the only one that is read.
 //! - After an error nobody knows what of the write is on disk, and a repeated `fsync` may say `Ok` for pages that the

@@ -289,6 +289,22 @@ fn segments_do_not_grow_for_ever() {
     assert_eq!(outbox.log.folder().names().unwrap().len(), 2);
 }
 
+/// Holds a fault: with more open elections than a segment may hold, each record wrote all of them anew.
+#[test]
+fn open_elections_are_not_written_anew_with_each_record() {
+    let root = tempfile::tempdir().unwrap();
+    let mut outbox = open(root.path());
+    let body = Value::String("x".repeat(1024));
+    for number in 0..2048 {
+        append(&mut outbox, &[Entry::OpenElection { key: number.to_string(), body: body.clone() }]);
+    }
+    let segment = segment(&mut outbox);
+    let number: u32 = segment.file_stem().unwrap().to_str().unwrap().parse().unwrap();
+    // 2 MiB in segments of 256 KiB, each twice as long as the one before.
+    assert!(number <= 8, "{number} segments");
+    assert_eq!(outbox.elections().count(), 2048);
+}
+
 #[test]
 fn an_outbox_that_is_done_leaves_nothing_behind() {
     let root = tempfile::tempdir().unwrap();
