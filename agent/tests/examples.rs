@@ -367,3 +367,50 @@ fn every_message_shown_has_the_form_of_a_real_one() {
     assert_eq!(faults, Vec::<String>::new(), "{told}");
     assert_eq!(compared, targets.len(), "a page shows no message");
 }
+
+/// A mail server that takes one mail; and the mail.
+fn mail_server() -> (u16, std::thread::JoinHandle<String>) {
+    use std::io::{BufRead as _, BufReader, Write as _};
+
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let task = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let mut lines = BufReader::new(&stream).lines().map(Result::unwrap);
+        (&stream).write_all(b"220 test\r\n").unwrap();
+        loop {
+            let line = lines.next().unwrap();
+            let answer = if line.starts_with("DATA") { "354 go\r\n" } else { "250 ok\r\n" };
+            (&stream).write_all(answer.as_bytes()).unwrap();
+            if line.starts_with("DATA") {
+                let mail: Vec<String> = lines.by_ref().take_while(|line| line != ".").collect();
+                (&stream).write_all(b"250 taken\r\n").unwrap();
+                return mail.join("\n");
+            }
+        }
+    });
+    (port, task)
+}
+
+/// What the page about email shows, against a mail that was really sent: the same headers, and lines that begin alike.
+#[test]
+fn the_mail_shown_has_the_form_of_a_real_one() {
+    let is_mail = |(page, block): &(String, String)| page == "docs/targets/email.md" && block.starts_with("From: ");
+    let (_, shown) = blocks("text").into_iter().find(is_mail).expect("docs/targets/email.md shows a mail");
+    let (port, mail) = mail_server();
+    let options = format!("cluster=orders,email=oncall@example.org,smtp=smtp://127.0.0.1:{port}");
+    let told = Command::new(env!("CARGO_BIN_EXE_leaderwatch")).args(["test", "--options", &options]).output().unwrap();
+    assert!(told.status.success(), "{told:?}");
+    let mail = mail.join().unwrap();
+    let ((headers, text), (real_headers, real_text)) =
+        (shown.split_once("\n\n").unwrap(), mail.split_once("\n\n").unwrap());
+    let names = |headers: &str| -> Vec<String> {
+        let lines = headers.lines().filter(|line| !line.starts_with(' '));
+        lines.map(|line| line.split_once(':').unwrap().0.to_owned()).collect()
+    };
+    let real = names(real_headers);
+    for name in names(headers) {
+        assert!(real.contains(&name), "no mail has `{name}`: {mail}");
+    }
+    assert_eq!(unknown_lines(&Value::from(text), real_text, "docs/targets/email.md"), Vec::<String>::new(), "{mail}");
+}
