@@ -106,7 +106,9 @@ fn an_end_for_want_of_memory_is_as_the_option_says() {
 /// Early class hooks would turn class-data sharing off: then `-Xshare:on` fails, and each start takes longer.
 #[test]
 fn class_data_sharing_stays_on() {
-    for jdk in jdks().iter().filter(|jdk| jdk.join("lib/server/classes.jsa").is_file()) {
+    let with_archive = || jdks().iter().filter(|jdk| jdk.join("lib/server/classes.jsa").is_file());
+    assert!(with_archive().next().is_some(), "no Java here has an archive: make one by `java -Xshare:dump`");
+    for jdk in with_archive() {
         let scratch = Scratch::new("sharing", jdk);
         let list = folder("shared_classes").join("list");
         let shared_with = |more: &[String]| {
