@@ -24,7 +24,7 @@ use crate::target::{Action, Digests, Manner, Notice, Outcome, Repeat, Sending, T
 
 /// Notices that may wait in one lane: more than the outbox holds of the smallest ones, so that its bound is the one that
 /// counts. A waiting notice takes some 100 bytes here, as the notice itself is shared with the outbox.
-const QUEUE_ITEMS: usize = if cfg!(test) { 1000 } else { 100_000 };
+pub(super) const QUEUE_ITEMS: usize = if cfg!(test) { 1000 } else { 100_000 };
 /// So many waiting notices make a digest even where the rate would let each out.
 const CROWD: usize = 5;
 /// A send that takes longer is a fault of the target, whose own limit is shorter.
@@ -53,15 +53,10 @@ impl Item {
         self.notice.message_id.clone()
     }
 
-    /// Its end where no target of that name is wanted.
-    pub(super) fn failed_without_a_lane(self, target: &str) -> Progress {
-        Progress::Failed {
-            notice: self.notice,
-            target: target.to_owned(),
-            attempts: self.attempts,
-            reason: "no target of this name is configured".into(),
-            instead: None,
-        }
+    /// Its end where no target of that name takes it.
+    pub(super) fn failed_without_a_lane(self, target: &str, reason: String) -> Progress {
+        let target = target.to_owned();
+        Progress::Failed { notice: self.notice, target, attempts: self.attempts, reason, instead: None }
     }
 
     fn is_of_the_alert_of(&self, other: &Item) -> bool {
@@ -90,6 +85,8 @@ pub(super) struct Lane {
     /// Items whose first answer of the gate is not there yet.
     asking: AtomicUsize,
     wake: Notify,
+    /// Tells a lane that waits after a failure that its target is another one.
+    replaced: Notify,
 }
 
 #[derive(Default)]
@@ -125,6 +122,7 @@ impl Lane {
             turn: tokio::sync::Mutex::default(),
             asking: AtomicUsize::new(0),
             wake: Notify::new(),
+            replaced: Notify::new(),
         }
     }
 
@@ -132,6 +130,7 @@ impl Lane {
     pub(super) fn replace(&self, route: Route) {
         *self.route.lock() = route;
         self.wake.notify_one();
+        self.replaced.notify_waiters();
     }
 
     /// Takes an item in: it is queued as soon as the gate lets it pass.
@@ -299,6 +298,8 @@ impl Lane {
                 tokio::select! {
                     () = sleep_until(at) => {}
                     () = hurry => {}
+                    // What failed may be what was mended.
+                    () = self.replaced.notified() => pace.failures = 0,
                 }
             }
             pace.limiter.set_rate(self.manner().rate);

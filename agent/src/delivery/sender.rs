@@ -1,7 +1,7 @@
 //! The sender: takes notices from a channel and gives each to the lanes of its targets. Runs on one current-thread
 //! runtime; each lane is a task of its own, so that a slow or stuck target never holds up another.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::Problem;
 use super::backoff::{Backoff, Random, system_random};
 use super::digest::Wording;
 use super::gate::{Gate, Open};
-use super::lane::{Item, Lane};
+use super::lane::{Item, Lane, QUEUE_ITEMS};
 use super::report::{Progress, Report};
 use crate::clock::Clock;
 use crate::target::{Notice, Target};
@@ -224,7 +224,7 @@ struct Sender {
     /// Whether a target that is missing is not wanted, rather than missing by a fault.
     are_routes_whole: bool,
     /// What is due to targets that are missing by a fault, by their names.
-    held: BTreeMap<String, Vec<Item>>,
+    held: BTreeMap<String, VecDeque<Item>>,
 }
 
 impl Sender {
@@ -242,7 +242,10 @@ impl Sender {
     fn hand_over(&mut self, name: &str, item: Item) {
         match self.context.lane(name) {
             Some(lane) => lane.take_in(item, &self.context),
-            None if self.are_routes_whole => self.context.report.report(item.failed_without_a_lane(name)),
+            None if self.are_routes_whole => {
+                let reason = "no target of this name is configured".to_owned();
+                self.context.report.report(item.failed_without_a_lane(name, reason));
+            }
             None => self.hold(name, item),
         }
     }
@@ -250,7 +253,13 @@ impl Sender {
     /// Nothing is lost by a secret that is missing at one start: it stays in the outbox, too.
     fn hold(&mut self, name: &str, item: Item) {
         let held = self.held.entry(name.to_owned()).or_default();
-        held.push(item);
+        held.push_back(item);
+        if held.len() > QUEUE_ITEMS
+            && let Some(oldest) = held.pop_front()
+        {
+            let reason = format!("{QUEUE_ITEMS} notices wait for it while it is disabled; the oldest made room");
+            self.context.report.report(oldest.failed_without_a_lane(name, reason));
+        }
         if held.len() == 1 {
             self.context.report.report(Progress::Problem(Problem::new(
                 format!("target {name}"),

@@ -460,6 +460,33 @@ async fn a_queue_is_bounded_and_what_made_room_is_reported() {
     assert!(failed[0].starts_with("failed 1 hook 0 -") && failed[1].starts_with("failed 2 hook 0 -"), "{failed:?}");
 }
 
+/// Holds a fault: who mended the target's address waited for the end of a pause that belonged to the old one.
+#[tokio::test(start_paused = true)]
+async fn a_target_that_was_mended_is_tried_at_once() {
+    let wish = |_: usize, _: &Notice| Outcome::Retry { after: Some(seconds(3000)), reason: "answered 429".into() };
+    let (old, new) = (Fake::new("hook", CHAT, wish), Fake::new("hook", CHAT, |_, _| Outcome::delivered()));
+    let rig = Rig::start(vec![route(&old)], |_| {});
+    rig.send("1", &["hook"]);
+    sleep(seconds(10)).await;
+    rig.commands.send(Command::Replace(vec![route(&new)].into())).await.unwrap();
+    sleep(seconds(1)).await;
+    assert_eq!((old.ids(), new.ids()), (vec!["1".to_owned()], vec!["1".to_owned()]));
+    assert_eq!(rig.stop(seconds(1)).await.0, 0);
+}
+
+/// What waits for a target that is disabled is bounded as what waits for one that is down.
+#[tokio::test(start_paused = true)]
+async fn too_many_notices_for_a_disabled_target_lose_the_oldest_and_it_is_told() {
+    let rig = Rig::start(Routes::of_faulty(Vec::new()), |_| {});
+    for number in 0..1001 {
+        let (notice, targets) = (Arc::new(notice(&number.to_string(), "text")), vec!["hook".to_owned()]);
+        rig.commands.send(Command::Send(Submission::new(notice, targets, None))).await.unwrap();
+    }
+    let (left, lines) = rig.stop(seconds(1)).await;
+    let told = "failed 0 hook 0 - 1000 notices wait for it while it is disabled; the oldest made room";
+    assert_eq!((left, lines), (1000, vec!["problem target hook".to_owned(), told.to_owned()]));
+}
+
 #[tokio::test(start_paused = true)]
 async fn targets_can_be_replaced_while_notices_wait() {
     let old = Fake::new("hook", Manner::MACHINE, |_, _| Outcome::retry("bad address"));
