@@ -627,7 +627,7 @@ impl Maker<'_> {
     fn job_manager(&self, index: usize, java_options: &str) -> Result<Server> {
         let name = format!("jobmanager-{}", index + 1);
         let (rest_port, rpc_port) = (ports::free(), ports::free());
-        let settings = settings::job_manager(self.shared, rest_port, rpc_port, java_options);
+        let settings = settings::job_manager(self.shared, rest_port, rpc_port, &self.with_needs(java_options)?);
         let mut server = self.flink(&name, "jobmanager.sh", &settings)?;
         (server.rest_port, server.rpc_port) = (rest_port, rpc_port);
         server.wrapper = self.wrapper.to_vec();
@@ -642,9 +642,13 @@ impl Maker<'_> {
         more: &[(String, String)],
     ) -> Result<Server> {
         let name = format!("taskmanager-{}", index + 1);
-        let mut settings = settings::task_manager(self.shared, rpc_port, java_options);
+        let mut settings = settings::task_manager(self.shared, rpc_port, &self.with_needs(java_options)?);
         settings.extend(more.iter().cloned());
         self.flink(&name, "taskmanager.sh", &settings)
+    }
+
+    fn with_needs(&self, java_options: &str) -> Result<String> {
+        Ok(format!("{java_options} {}", self.shared.installation.java_needs()?).trim().to_owned())
     }
 
     fn flink(&self, name: &str, script: &str, settings: &BTreeMap<String, String>) -> Result<Server> {

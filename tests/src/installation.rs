@@ -54,6 +54,18 @@ impl Installation {
         Ok(Self { java_home, class_archive: None, ..self })
     }
 
+    /// Java options that Flink's own scripts lack for this Java: they ask for a security manager, which Java refuses from 24
+    /// on (JEP 486). The last word counts.
+    ///
+    /// # Errors
+    /// Where the Java does not tell its release.
+    pub fn java_needs(&self) -> Result<&'static str> {
+        let told = std::fs::read_to_string(self.java_home.join("release")).context("the release of Java")?;
+        let version = told.lines().find_map(|line| line.strip_prefix("JAVA_VERSION=\"")).context("JAVA_VERSION")?;
+        let release: u32 = version.split(['.', '"', '-']).next().unwrap_or_default().parse()?;
+        Ok(if release < 24 { "" } else { "-Djava.security.manager=disallow" })
+    }
+
     /// (major, minor) of the version.
     pub fn line(&self) -> (u32, u32) {
         let mut numbers = self.version.split('.').map_while(|number| number.parse().ok());
