@@ -23,6 +23,9 @@ use crate::oracle::{self, Leader};
 /// How long after an announcement a TaskManager must have lived on, for the change to count as seen.
 pub const UNOBSERVABLE: jiff::SignedDuration = jiff::SignedDuration::from_millis(1000);
 
+/// What an agent says where its alert log lacks records.
+const RECORDS_LOST: &str = "alert log could not be written";
+
 /// An announcement in the log of one TaskManager.
 #[derive(Debug, Clone)]
 struct Seen {
@@ -80,7 +83,7 @@ impl Verdict {
         let updated: Vec<Value> = of_event(records, "alert.updated").map(as_failover).collect();
         let told = told(messages.iter().chain(raised.iter().copied()).chain(&updated));
         let delivered = told_ids(messages);
-        let has_lost_records = of_event(records, "agent.problem").any(|record| record["what"] == "alert log");
+        let has_lost_records = of_event(records, "agent.problem").any(|record| record["what"] == RECORDS_LOST);
         let mut verdict = Verdict { changes: changes.len(), alerts: distinct(messages), ..Self::default() };
         verdict.repeated = repeated(messages);
         let key = |change: &Change| (name(change.seat), change.id.to_string());
@@ -356,7 +359,7 @@ mod tests {
             json!({"class": "failover", "id": "1",
                    "members": [{"component": "jobmanager", "job_id": "0f", "new_leader": {"id": id}}]})
         };
-        let full = [json!({"event": "agent.problem", "what": "alert log"})];
+        let full = [json!({"event": "agent.problem", "what": RECORDS_LOST})];
         let excused = Verdict::of(&[log(5)], "", &[of_job(B)], &full);
         assert_eq!((excused.missed.len(), excused.unlogged.len()), (0, 1));
         assert_eq!(Verdict::of(&[log(5)], "", &[of_job(B)], &[]).missed.len(), 1);
