@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -23,7 +22,6 @@ use lettre::transport::smtp::response::Response;
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::mail_stream::MailStream;
@@ -32,7 +30,7 @@ use super::resolver::Resolver;
 use super::secret::Secret;
 use super::text::{cut_characters, one_line};
 use super::tls::{BadTls, TlsSettings, client_config, smtp_parameters};
-use super::tunnel::ProxyAddress;
+use super::tunnel::{ProxyAddress, connect};
 use super::{Manner, Notice, Outcome, Sending, Target};
 
 /// Characters of a subject: some clients show no more than the first 70, and none needs more than this.
@@ -322,29 +320,26 @@ impl Email {
 
     /// A connection that has greeted.
     async fn open(&self) -> Result<AsyncSmtpConnection, Failure> {
-        let limit = self.settings.connect_timeout;
-        let late =
-            |_| Failure::Unreachable(format!("no connection to {} within {} ms", self.host(), limit.as_millis()));
-        let stream = timeout(limit, self.stream()).await.map_err(late)??;
+        let stream = self.stream().await.map_err(Failure::Unreachable)?;
         AsyncSmtpConnection::connect_with_transport(Box::new(stream), &self.hello)
             .await
             .map_err(|error| Failure::Smtp("the connection", error))
     }
 
-    async fn stream(&self) -> Result<MailStream, Failure> {
+    async fn stream(&self) -> Result<MailStream, String> {
         let SmtpServer { host, port, .. } = &self.settings.server;
+        let (limit, resolver) = (self.settings.connect_timeout, &self.resolver);
         let stream = match &self.settings.proxy {
-            Some(proxy) => proxy.open(host, *port, &self.resolver).await.map_err(Failure::Unreachable)?,
+            Some(proxy) => proxy.open(host, *port, resolver, limit).await?,
             None => {
-                let ips = self.resolver.addresses(host).await.map_err(Failure::Unreachable)?;
-                let addresses: Vec<SocketAddr> = ips.into_iter().map(|ip| SocketAddr::new(ip, *port)).collect();
-                let unreachable = |error| Failure::Unreachable(format!("no connection to {}: {error}", self.host()));
-                TcpStream::connect(&addresses[..]).await.map_err(unreachable)?
+                let stream = connect(host, *port, resolver, limit).await;
+                stream.map_err(|why| format!("no connection to {}: {why}", self.host()))?
             }
         };
         let Some(config) = &self.tls else { return Ok(MailStream::clear(stream)) };
-        let no_tls = |error| Failure::Unreachable(format!("no TLS with {}: {error}", self.host()));
-        MailStream::tls(stream, host, Arc::clone(config)).await.map_err(no_tls)
+        let opened = timeout(limit, MailStream::tls(stream, host, Arc::clone(config))).await;
+        let opened = opened.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+        opened.map_err(|error| format!("no TLS with {}: {error}", self.host()))
     }
 
     fn message(&self, notice: &Notice) -> Result<Vec<u8>, Failure> {

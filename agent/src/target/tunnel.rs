@@ -1,7 +1,8 @@
-//! A way through a proxy for what is not HTTP: a stream to a host and port, by HTTP's CONNECT (RFC 9110, 9.3.6) or SOCKS 5
-//! (RFC 1928, with user and password RFC 1929).
+//! A stream to a host and port for what is not HTTP: straight, or through a proxy by HTTP's CONNECT (RFC 9110, 9.3.6) or
+//! SOCKS 5 (RFC 1928, with user and password RFC 1929).
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,6 +10,7 @@ use percent_encoding::percent_decode_str;
 use reqwest::Url;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::resolver::Resolver;
 use super::secret::Secret;
@@ -54,25 +56,29 @@ impl ProxyAddress {
         Some(ProxyAddress { scheme, host, port: url.port().unwrap_or(usual_port), login })
     }
 
-    /// A stream through the proxy. The reason of a failure holds no secret.
-    pub async fn open(&self, host: &str, port: u16, resolver: &Resolver) -> Result<TcpStream, String> {
+    /// A stream through the proxy: a connection to each of its addresses, and what is said to it, may take as long as
+    /// `limit`. The reason of a failure holds no secret.
+    pub async fn open(&self, host: &str, port: u16, resolver: &Resolver, limit: Duration) -> Result<TcpStream, String> {
         let place = format!("the proxy {}:{}", self.host, self.port);
-        let ips = resolver.addresses(&self.host).await?;
-        let addresses: Vec<SocketAddr> = ips.into_iter().map(|ip| SocketAddr::new(ip, self.port)).collect();
-        let mut stream =
-            TcpStream::connect(&addresses[..]).await.map_err(|error| format!("no connection to {place}: {error}"))?;
-        let asked = match self.scheme {
-            Scheme::Http => self.connect(&mut stream, host, port).await,
+        let stream = connect(&self.host, self.port, resolver, limit).await;
+        let mut stream = stream.map_err(|why| format!("no connection to {place}: {why}"))?;
+        let asked = timeout(limit, self.ask(&mut stream, host, port, resolver)).await;
+        let asked = asked.unwrap_or_else(|_| Err(format!("does not open the way within {} ms", limit.as_millis())));
+        asked.map(|()| stream).map_err(|why| format!("{place} {why}"))
+    }
+
+    async fn ask(&self, stream: &mut TcpStream, host: &str, port: u16, resolver: &Resolver) -> Result<(), String> {
+        match self.scheme {
+            Scheme::Http => self.connect(stream, host, port).await,
             Scheme::Socks { by_name } => {
                 let ip = match host.trim_matches(['[', ']']).parse() {
                     Ok(ip) => Some(ip),
                     Err(_) if by_name => None,
                     Err(_) => resolver.addresses(host).await?.into_iter().next(),
                 };
-                self.socks(&mut stream, host, ip, port).await
+                self.socks(stream, host, ip, port).await
             }
-        };
-        asked.map(|()| stream).map_err(|why| format!("{place} {why}"))
+        }
     }
 
     async fn connect(&self, stream: &mut TcpStream, host: &str, port: u16) -> Result<(), String> {
@@ -142,6 +148,20 @@ impl ProxyAddress {
     }
 }
 
+/// A stream to the first address of the host that takes one; each may take as long as `limit`. An address that swallows
+/// everything, as IPv6 does on many machines, costs no more than that.
+pub async fn connect(host: &str, port: u16, resolver: &Resolver, limit: Duration) -> Result<TcpStream, String> {
+    let mut why = String::new();
+    for ip in resolver.addresses(host).await? {
+        match timeout(limit, TcpStream::connect(SocketAddr::new(ip, port))).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => why = error.to_string(),
+            Err(_) => why = format!("no answer within {} ms", limit.as_millis()),
+        }
+    }
+    Err(why)
+}
+
 async fn write(stream: &mut TcpStream, bytes: &[u8]) -> Result<(), String> {
     stream.write_all(bytes).await.map_err(broke_off)
 }
@@ -183,7 +203,7 @@ mod tests {
         let (port, task) = proxy(script).await;
         let address = ProxyAddress::parse(&format!("{scheme}://{login}127.0.0.1:{port}")).unwrap();
         let look_up = |host: &str| Ok(vec![if host == "mail.example" { "10.1.2.3" } else { host }.parse().unwrap()]);
-        let mut stream = address.open("mail.example", 587, &Resolver::new(look_up)).await?;
+        let mut stream = address.open("mail.example", 587, &Resolver::new(look_up), Duration::from_secs(5)).await?;
         let mut greeting = String::new();
         stream.read_to_string(&mut greeting).await.unwrap();
         task.await.unwrap();
@@ -216,6 +236,35 @@ mod tests {
         assert_eq!(open("socks5h", "user:p%40ss@", by_name).await.unwrap(), "220 hi");
         let refused = vec![hello(0), (name, vec![5, 5, 0, 1])];
         assert!(open("socks5h", "", refused).await.unwrap_err().ends_with("finds no way there (SOCKS reply 5)"));
+    }
+
+    /// Holds a fault: an address that swallows everything took all the time, and the next one was not tried.
+    #[tokio::test]
+    async fn each_address_has_its_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let resolver = |first: &str| {
+            let ips = vec![first.parse().unwrap(), "127.0.0.1".parse().unwrap()];
+            Resolver::new(move |_| Ok(ips.clone()))
+        };
+        let refused = connect("mail.example", port, &resolver("127.0.0.2"), Duration::from_secs(5)).await.unwrap();
+        assert_eq!(refused.peer_addr().unwrap().ip().to_string(), "127.0.0.1");
+        let full = filled_queue("127.0.0.3", port).await;
+        let stream = connect("mail.example", port, &resolver("127.0.0.3"), Duration::from_millis(200)).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap().ip().to_string(), "127.0.0.1");
+        drop(full);
+    }
+
+    /// Connections until one gets no answer.
+    async fn filled_queue(ip: &str, port: u16) -> impl Sized {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        let address = SocketAddr::new(ip.parse().unwrap(), port);
+        socket.bind(address).unwrap();
+        let (listener, mut waiting) = (socket.listen(0).unwrap(), Vec::new());
+        while let Ok(stream) = timeout(Duration::from_millis(200), TcpStream::connect(address)).await {
+            waiting.push(stream.unwrap());
+        }
+        (listener, waiting)
     }
 
     #[test]
