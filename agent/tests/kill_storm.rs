@@ -216,7 +216,7 @@ fn start_sender(port: &str) -> (tokio::sync::mpsc::Sender<Order>, mpsc::Receiver
     let (orders, received) = tokio::sync::mpsc::channel(CHANNEL_COMMANDS);
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let routes = vec![Route { target: Arc::new(hook), fallback: None }];
+        let routes = vec![Route::new(Arc::new(hook), None)];
         runtime.block_on(sender::run(routes, settings, report, received))
     });
     (orders, progress)

@@ -142,7 +142,7 @@ fn line(progress: &Progress) -> String {
 
 fn route(agent: usize, name: &'static str, receiver: &Arc<Receiver>, fallback: Option<&str>) -> Route {
     let target = Arc::new(Path { name, agent, receiver: Arc::clone(receiver), beats: None });
-    Route { target, fallback: fallback.map(str::to_owned) }
+    Route::new(target, fallback.map(str::to_owned))
 }
 
 fn agents(count: usize, receiver: &Arc<Receiver>) -> (Vec<Agent>, MemoryStore) {
@@ -451,7 +451,7 @@ async fn a_holder_that_slept_through_its_lease_does_not_send() {
 fn hearts(count: usize, store: &MemoryStore, receiver: &Arc<Receiver>, every: Duration) -> Vec<Agent> {
     let heart = |agent| {
         let path = Path { name: "heart", agent, receiver: Arc::clone(receiver), beats: Some(every) };
-        vec![Route { target: Arc::new(path), fallback: None }]
+        vec![Route::new(Arc::new(path), None)]
     };
     (0..count).map(|agent| Agent::start(agent, store, heart(agent))).collect()
 }

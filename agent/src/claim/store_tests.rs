@@ -149,7 +149,7 @@ async fn see_one_election(number: usize, store: Arc<dyn Store>, sends: Arc<Atomi
     let mut settings = SenderSettings::new(clock);
     settings.gate = Arc::new(gate);
     let (commands, receiver) = mpsc::channel(CHANNEL_COMMANDS);
-    let route = Route { target: Arc::new(Receiver { sends }), fallback: None };
+    let route = Route::new(Arc::new(Receiver { sends }), None);
     let sender = tokio::spawn(run(vec![route], settings, report, receiver));
     let submission = Submission::new(Arc::new(test_notice("a1", "text")), vec!["ops".to_owned()], None);
     commands.send(Command::Send(submission)).await.unwrap();

@@ -85,7 +85,7 @@ pub(super) struct Lane {
     /// Items whose first answer of the gate is not there yet.
     asking: AtomicUsize,
     wake: Notify,
-    /// Tells a lane that waits after a failure that its target is another one.
+    /// Tells a lane that waits after a failure that the user has changed its target.
     replaced: Notify,
 }
 
@@ -128,9 +128,12 @@ impl Lane {
 
     /// Sends to another target of the same name from now on.
     pub(super) fn replace(&self, route: Route) {
+        let is_changed = route.is_changed;
         *self.route.lock() = route;
         self.wake.notify_one();
-        self.replaced.notify_waiters();
+        if is_changed {
+            self.replaced.notify_waiters();
+        }
     }
 
     /// Takes an item in: it is queued as soon as the gate lets it pass.

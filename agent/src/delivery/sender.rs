@@ -65,6 +65,21 @@ pub struct Route {
     pub target: Arc<dyn Target>,
     /// Name of the target that is told when this one refuses for good.
     pub fallback: Option<String>,
+    /// Whether the user has changed the target since it was used last. Then it is tried at once, whatever came of the
+    /// attempts before.
+    pub is_changed: bool,
+}
+
+impl Route {
+    /// To a target that is as it was.
+    pub fn new(target: Arc<dyn Target>, fallback: Option<String>) -> Route {
+        Route { target, fallback, is_changed: false }
+    }
+
+    /// The same, where the user has changed the target.
+    pub fn changed(self, is_changed: bool) -> Route {
+        Route { is_changed, ..self }
+    }
 }
 
 impl std::fmt::Debug for Route {

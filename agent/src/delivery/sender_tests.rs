@@ -152,7 +152,7 @@ fn line(progress: &Progress) -> String {
 }
 
 fn route(target: &Arc<Fake>) -> Route {
-    Route { target: Arc::clone(target) as Arc<dyn Target>, fallback: None }
+    Route::new(Arc::clone(target) as Arc<dyn Target>, None)
 }
 
 fn seconds(seconds: u64) -> Duration {
@@ -468,7 +468,11 @@ async fn a_target_that_was_mended_is_tried_at_once() {
     let rig = Rig::start(vec![route(&old)], |_| {});
     rig.send("1", &["hook"]);
     sleep(seconds(10)).await;
-    rig.commands.send(Command::Replace(vec![route(&new)].into())).await.unwrap();
+    // Something else was changed: the receiver's wish holds.
+    rig.commands.send(Command::Replace(vec![route(&old)].into())).await.unwrap();
+    sleep(seconds(100)).await;
+    assert_eq!(old.ids(), ["1"]);
+    rig.commands.send(Command::Replace(vec![route(&new).changed(true)].into())).await.unwrap();
     sleep(seconds(1)).await;
     assert_eq!((old.ids(), new.ids()), (vec!["1".to_owned()], vec!["1".to_owned()]));
     assert_eq!(rig.stop(seconds(1)).await.0, 0);
@@ -577,8 +581,7 @@ async fn the_end_of_an_alert_waits_for_its_beginning() {
         "1" if Instant::now() < until => Permit::Wait(Duration::from_secs(20)),
         _ => Permit::Go,
     });
-    let rig =
-        Rig::start(vec![Route { target: pager.clone(), fallback: None }], |settings| settings.gate = Arc::new(gate));
+    let rig = Rig::start(vec![Route::new(pager.clone(), None)], |settings| settings.gate = Arc::new(gate));
     let raise = notice("1", "text");
     let mut end = notice("1-resolved", "text");
     end.alert.id.clone_from(&raise.alert.id);
@@ -606,7 +609,7 @@ async fn what_another_agent_told_is_repeated_where_it_would_be_forgotten() {
         true => Permit::Wait(Duration::from_secs(3)),
         false => Permit::Elsewhere { by: "tm-2".into() },
     });
-    let route = |target: &Arc<Fake>| Route { target: target.clone(), fallback: None };
+    let route = |target: &Arc<Fake>| Route::new(target.clone(), None);
     let rig = Rig::start(vec![route(&alertmanager), route(&chat)], |settings| settings.gate = Arc::new(gate));
     let raise = notice("1", "text");
     let submission = Submission::new(Arc::new(raise), vec!["am".into(), "chat".into()], None);

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::alert::{AlertSettings, Texts};
 use crate::clock::Clock;
-use crate::config::{self, Problem, Settings, SystemEnvironment, Watch};
+use crate::config::{self, Problem, Settings, SystemEnvironment, TargetSettings, Watch};
 use crate::delivery::{ForPeople, Route, Routes, Wording};
 use crate::event::{Event, TargetFields};
 use crate::job_names::JobNames;
@@ -85,7 +85,7 @@ impl Configuration {
         let watch = Watch::new(&settings, &SystemEnvironment);
         let builder = target::Builder::new(clock).of_cluster(&settings.cluster, settings.namespace.as_deref());
         let configuration = Configuration { facts, role, options, new_options, job_names, builder, settings, watch };
-        let configured = configuration.make(&problems, &[]);
+        let configured = configuration.make(&configuration.settings.targets, &problems, &[]);
         (configuration, configured)
     }
 
@@ -128,8 +128,9 @@ impl Configuration {
                 let restart = self.settings.needs_restart(&settings);
                 // These are at work and stay so until a restart.
                 let (cluster, namespace) = (self.settings.cluster.clone(), self.settings.namespace.clone());
+                let before = std::mem::take(&mut self.settings.targets);
                 self.settings = Settings { cluster, namespace, ..*settings };
-                let mut configured = self.make(&told, &standing);
+                let mut configured = self.make(&before, &told, &standing);
                 if !restart.is_empty() {
                     let reason = format!("{} changed, which takes effect at the next start", restart.join(", "));
                     configured.problems.push(Event::problem("configuration", reason));
@@ -139,8 +140,8 @@ impl Configuration {
         }
     }
 
-    /// `standing` was told before.
-    fn make(&self, problems: &[Problem], standing: &[Problem]) -> Configured {
+    /// `before` are the targets until now; `standing` was told before.
+    fn make(&self, before: &[TargetSettings], problems: &[Problem], standing: &[Problem]) -> Configured {
         let mut is_faulty = problems.iter().chain(standing).any(|problem| problem.effect.may_hide_a_target());
         let standing = standing.iter().map(event).collect();
         let mut problems: Vec<Event> = problems.iter().map(event).collect();
@@ -152,7 +153,7 @@ impl Configuration {
             match self.builder.build(target) {
                 Ok(built) => {
                     wanting.push(wanted(built.as_ref(), target));
-                    routes.push(Route { target: built, fallback: target.fallback.clone() });
+                    routes.push(Route::new(built, target.fallback.clone()).changed(!before.contains(target)));
                 }
                 Err(reason) => {
                     is_faulty = true;
@@ -173,7 +174,7 @@ fn event(problem: &Problem) -> Event {
     Event::problem(problem.what(), problem.reason())
 }
 
-fn wanted(target: &dyn target::Target, settings: &config::TargetSettings) -> Wanting {
+fn wanted(target: &dyn target::Target, settings: &TargetSettings) -> Wanting {
     Wanting {
         name: settings.name.clone(),
         classes: if target.takes_alerts() { settings.classes.clone() } else { Vec::new() },
