@@ -307,13 +307,12 @@ fn ten_restarts_through_the_script_lose_nothing() {
     ten_restarts_lose_nothing(rotate_as_flink_does);
 }
 
-/// The same with the shell text of a real Flink: `LEADERWATCH_FLINK_CONFIG_SH` names `bin/config.sh` of Flink 1.11.
+/// The same with the shell text of a real Flink: `LEADERWATCH_FLINK_CONFIG_SH` names `bin/config.sh` of Flink 1.9 to 1.11.
+/// Those of later ones take part in the tests with clusters.
 #[test]
+#[ignore = "scripts/test classes"]
 fn ten_restarts_through_the_script_of_a_real_flink_lose_nothing() {
-    let Some(config_sh) = std::env::var_os("LEADERWATCH_FLINK_CONFIG_SH") else {
-        eprintln!("skipped: LEADERWATCH_FLINK_CONFIG_SH is not set");
-        return;
-    };
+    let config_sh = std::env::var_os("LEADERWATCH_FLINK_CONFIG_SH").expect("LEADERWATCH_FLINK_CONFIG_SH is set");
     ten_restarts_lose_nothing(|folder, prefix, max| rotate_by_script(Path::new(&config_sh), folder, prefix, max));
 }
 
