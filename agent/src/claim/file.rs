@@ -6,9 +6,9 @@
 //! FOLDER/NAME/.HOST-RANDOM      being written
 //! ```
 //! A document is the newest generation in its folder. To write generation n + 1 is to link a finished file to that name,
-//! which exactly one writer can: that is the compare-and-set, without locks. The newest 64 are kept, so that a writer who
-//! is behind is refused by the name; one who is so far behind that the name is free again finds much newer ones after its
-//! link, and takes it back. A document is deleted by a last generation that says so; after that the folder is cleared away.
+//! which exactly one writer can: that is the compare-and-set, without locks. The newest 64 are kept (8 in a private folder), so
+//! that a writer who is behind is refused by the name; one who is so far behind that the name is free again finds much newer
+//! ones after its link, and takes it back. A document is deleted by a last generation that says so; after that the folder is cleared away.
 //!
 //! A hung file system holds up one thread of the runtime's pool and no more: calls wait for each other.
 
@@ -31,26 +31,38 @@ const PRIVATE_MODE: u32 = 0o700;
 /// How many generations are kept. Others may write some before a writer looks at what it wrote, which must not be taken
 /// for being behind.
 const KEPT: u64 = 64;
+/// The same where the few processes of one machine write documents that grow with the number of jobs.
+const KEPT_IN_PRIVATE: u64 = 8;
 /// How often a document is read anew that changes while it is read.
 const READS: usize = 16;
+
+/// What differs between a folder that agents share and one of a user's own.
+#[derive(Debug, Clone, Copy)]
+struct Rules {
+    /// Mode of folders.
+    mode: u32,
+    /// How many generations are kept.
+    kept: u64,
+}
 
 /// Claims in a folder.
 #[derive(Debug, Clone)]
 pub struct FileStore {
     folder: Arc<Path>,
-    mode: u32,
+    rules: Rules,
     one_at_a_time: Arc<Semaphore>,
 }
 
 impl FileStore {
     /// Claims below a folder, which is made when it is needed.
     pub fn new(folder: impl Into<PathBuf>) -> FileStore {
-        FileStore { folder: folder.into().into(), mode: SHARED_MODE, one_at_a_time: Arc::new(Semaphore::new(1)) }
+        let rules = Rules { mode: SHARED_MODE, kept: KEPT };
+        FileStore { folder: folder.into().into(), rules, one_at_a_time: Arc::new(Semaphore::new(1)) }
     }
 
     /// The same, for the agents of one user only.
     pub fn private(folder: impl Into<PathBuf>) -> FileStore {
-        FileStore { mode: PRIVATE_MODE, ..FileStore::new(folder) }
+        FileStore { rules: Rules { mode: PRIVATE_MODE, kept: KEPT_IN_PRIVATE }, ..FileStore::new(folder) }
     }
 
     /// Does something on a thread that may wait for the disk.
@@ -77,9 +89,9 @@ impl Store for FileStore {
     }
 
     fn create<'a>(&'a self, name: &'a str, body: &'a [u8]) -> Answering<'a, Written> {
-        let (name, body, mode) = (name.to_owned(), body.to_vec(), self.mode);
+        let (name, body, rules) = (name.to_owned(), body.to_vec(), self.rules);
         self.blocking(move |folder| {
-            let document = Document::new(folder, &name, mode);
+            let document = Document::new(folder, &name, rules);
             match document.newest()? {
                 Some((_, content)) if content != GONE => Ok(Written::Refused),
                 newest => document.write(newest.map_or(0, |(generation, _)| generation), &body),
@@ -88,17 +100,17 @@ impl Store for FileStore {
     }
 
     fn read<'a>(&'a self, name: &'a str) -> Answering<'a, Option<Entry>> {
-        let (name, mode) = (name.to_owned(), self.mode);
+        let (name, rules) = (name.to_owned(), self.rules);
         self.blocking(move |folder| {
-            let newest = Document::new(folder, &name, mode).newest()?.filter(|(_, content)| content != GONE);
+            let newest = Document::new(folder, &name, rules).newest()?.filter(|(_, content)| content != GONE);
             Ok(newest.map(|(generation, body)| Entry { version: version_of(generation, &body), body }))
         })
     }
 
     fn swap<'a>(&'a self, name: &'a str, version: &'a Version, body: &'a [u8]) -> Answering<'a, Written> {
-        let (name, version, body, mode) = (name.to_owned(), version.clone(), body.to_vec(), self.mode);
+        let (name, version, body, rules) = (name.to_owned(), version.clone(), body.to_vec(), self.rules);
         self.blocking(move |folder| {
-            let document = Document::new(folder, &name, mode);
+            let document = Document::new(folder, &name, rules);
             match document.generation_of(&version)? {
                 Some(generation) => document.write(generation, &body),
                 None => Ok(Written::Refused),
@@ -107,9 +119,9 @@ impl Store for FileStore {
     }
 
     fn delete<'a>(&'a self, name: &'a str, version: &'a Version) -> Answering<'a, bool> {
-        let (name, version, mode) = (name.to_owned(), version.clone(), self.mode);
+        let (name, version, rules) = (name.to_owned(), version.clone(), self.rules);
         self.blocking(move |folder| {
-            let document = Document::new(folder, &name, mode);
+            let document = Document::new(folder, &name, rules);
             let Some(generation) = document.generation_of(&version)? else { return Ok(false) };
             let is_ours = matches!(document.write(generation, GONE)?, Written::Done(_));
             if is_ours {
@@ -131,7 +143,7 @@ impl Store for FileStore {
     }
 
     fn time(&self) -> Answering<'_, Timestamp> {
-        let mode = self.mode;
+        let mode = self.rules.mode;
         self.blocking(move |folder| {
             make_folder(folder, mode)?;
             let path = folder.join(temporary_name());
@@ -151,12 +163,12 @@ impl Store for FileStore {
 /// The folder of one document.
 struct Document {
     folder: PathBuf,
-    mode: u32,
+    rules: Rules,
 }
 
 impl Document {
-    fn new(root: &Path, name: &str, mode: u32) -> Document {
-        Document { folder: root.join(name), mode }
+    fn new(root: &Path, name: &str, rules: Rules) -> Document {
+        Document { folder: root.join(name), rules }
     }
 
     fn path(&self, generation: u64) -> PathBuf {
@@ -192,7 +204,7 @@ impl Document {
 
     /// Writes the generation after `last`, if that is the newest.
     fn write(&self, last: u64, content: &[u8]) -> io::Result<Written> {
-        make_folder(&self.folder, self.mode)?;
+        make_folder(&self.folder, self.rules.mode)?;
         let next = last + 1;
         let unfinished = self.folder.join(temporary_name());
         let placed = self.place(&unfinished, &self.path(next), content);
@@ -202,11 +214,11 @@ impl Document {
             return Ok(Written::Refused);
         }
         let generations = self.generations()?;
-        if generations.iter().any(|generation| *generation >= next + KEPT) {
+        if generations.iter().any(|generation| *generation >= next + self.rules.kept) {
             let _ = fs::remove_file(self.path(next));
             return Ok(Written::Refused);
         }
-        for old in generations.into_iter().filter(|generation| generation + KEPT <= next) {
+        for old in generations.into_iter().filter(|generation| generation + self.rules.kept <= next) {
             let _ = fs::remove_file(self.path(old));
         }
         Ok(Written::Done(version_of(next, content)))
@@ -214,7 +226,7 @@ impl Document {
 
     /// Gives content a name that nothing has yet; whether it was the first.
     fn place(&self, unfinished: &Path, path: &Path, content: &[u8]) -> io::Result<bool> {
-        let mut file = create_new(unfinished, self.mode)?;
+        let mut file = create_new(unfinished, self.rules.mode)?;
         file.write_all(content)?;
         file.sync_data()?;
         match fs::hard_link(unfinished, path) {
@@ -226,7 +238,7 @@ impl Document {
             }
             // Deleted by another agent since we made it; so it is not what we knew.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(_) => place_without_links(path, content, self.mode),
+            Err(_) => place_without_links(path, content, self.rules.mode),
         }
     }
 

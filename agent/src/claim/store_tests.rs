@@ -212,6 +212,21 @@ mod file {
         assert!(generations <= 64, "{generations}");
     }
 
+    /// What is remembered of ten thousand jobs takes megabytes, each time it is written.
+    #[tokio::test]
+    async fn a_private_folder_keeps_few_generations() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FileStore::private(folder.path());
+        let Ok(Written::Done(mut version)) = store.create("seats", b"0").await else { panic!("not created") };
+        for number in 1..100 {
+            let written = store.swap("seats", &version, number.to_string().as_bytes()).await;
+            let Ok(Written::Done(next)) = written else { panic!("{number}: {written:?}") };
+            version = next;
+        }
+        assert_eq!(std::fs::read_dir(folder.path().join("seats")).unwrap().count(), 8);
+        assert_eq!(store.read("seats").await.unwrap().unwrap().body, b"99");
+    }
+
     #[tokio::test]
     async fn what_is_private_is_for_its_owner_only() {
         let folder = tempfile::tempdir().unwrap();

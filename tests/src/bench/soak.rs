@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use super::jvm::{Carried, Footprint, Ground, Talk};
 
-/// Jobs that take turns; so many are not yet called flapping.
+/// Jobs that take turns.
 pub const JOBS: u32 = 600;
 
 /// How a process stands at one time.
