@@ -60,6 +60,7 @@ fn run(options: &Options) -> Result<bool> {
     let calm = befall(&mut ground, options, begin).and_then(|()| {
         println!("{:6.1} s  healing all", begin.elapsed().as_secs_f64());
         ground.calm()?;
+        ground.wait_for_elections()?;
         ground.wait_for_deliveries()
     });
     if let Err(problem) = calm {

@@ -21,6 +21,8 @@ use crate::{agent, alert_log, wait};
 
 /// Room on the disk of one agent.
 pub const DISK_BYTES: usize = 8 << 20;
+/// The longest that an election gathers: for the ResourceManager, for jobs and for the disk, and some to spare.
+const LONGEST_GATHERING: jiff::SignedDuration = jiff::SignedDuration::from_secs(20);
 /// Longest time for a healed cluster to be whole again.
 const CALM_LIMIT: Duration = Duration::from_secs(300);
 /// Longest time for what is left to be delivered: the back-off's ceiling of five minutes, and the lease of a claim.
@@ -172,6 +174,20 @@ impl Ground {
             let runs =
                 |id: &String| known.iter().any(|job| &job.id == id && job.state == "RUNNING" && job.all_tasks_run);
             Ok((rest.task_managers()? >= task_managers && jobs.iter().all(runs)).then_some(()))
+        })
+    }
+
+    /// Waits until no election gathers its members any more: what the agents saw last is older than that may take.
+    ///
+    /// # Errors
+    /// Where leaders go on moving.
+    pub fn wait_for_elections(&self) -> Result<()> {
+        wait::until("the last election to be told", CALM_LIMIT, || {
+            let records = self.records()?;
+            let moves = alert_log::of(&records, "leader.moved").into_iter().filter_map(|record| record["ts"].as_str());
+            let last = moves.filter_map(|ts| ts.parse::<jiff::Timestamp>().ok()).max();
+            let now = jiff::Timestamp::now();
+            Ok(last.is_none_or(|last| now.duration_since(last) > LONGEST_GATHERING).then_some(()))
         })
     }
 

@@ -10,7 +10,8 @@
 //! - those that nobody who lived knew to be one: all TaskManagers that knew the leader before were gone, and one of them was
 //!   stopped in order, which makes the agents forget, so that planned work raises no alert;
 //! - those whose election people were told, by another seat of it, while an agent said that its alert log could not be
-//!   written: a disk was full.
+//!   written: a disk was full. Of one election are those with one id and, up to Flink 1.14, those to one JobManager within
+//!   [`ONE_ELECTION`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -25,6 +26,9 @@ pub const UNOBSERVABLE: jiff::SignedDuration = jiff::SignedDuration::from_millis
 
 /// What an agent says where its alert log lacks records.
 const RECORDS_LOST: &str = "alert log could not be written";
+
+/// How far apart two changes to one JobManager may be that are of one election.
+const ONE_ELECTION: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
 
 /// An announcement in the log of one TaskManager.
 #[derive(Debug, Clone)]
@@ -43,6 +47,9 @@ struct Seen {
 struct Change {
     seat: SeatKey,
     id: SessionId,
+    /// Host and port of the new leader, and when somebody was told first.
+    place: String,
+    at: jiff::civil::DateTime,
     /// Whether somebody lived to tell it.
     observable: bool,
     /// Whether nobody could know that it is a change.
@@ -82,7 +89,7 @@ impl Verdict {
         let raised: Vec<&Value> = of_event(records, "alert.raised").map(|record| &record["alert"]).collect();
         let updated: Vec<Value> = of_event(records, "alert.updated").map(as_failover).collect();
         let told = told(messages.iter().chain(raised.iter().copied()).chain(&updated));
-        let delivered = told_ids(messages);
+        let elections = ToldElections::of(messages);
         let has_lost_records = of_event(records, "agent.problem").any(|record| record["what"] == RECORDS_LOST);
         let mut verdict = Verdict { changes: changes.len(), alerts: distinct(messages), ..Self::default() };
         verdict.repeated = repeated(messages);
@@ -93,7 +100,7 @@ impl Verdict {
                 1 => {}
                 0 if change.forgotten => verdict.forgotten.push(what),
                 0 if !change.observable => verdict.unobservable.push(what),
-                0 if has_lost_records && delivered.contains(&change.id.to_string()) => verdict.unlogged.push(what),
+                0 if has_lost_records && elections.hold(change) => verdict.unlogged.push(what),
                 0 => verdict.missed.push(what),
                 _ => verdict.told_twice.push(what),
             }
@@ -167,7 +174,8 @@ fn changes(logs: &[String]) -> Vec<Change> {
                 let knew: Vec<&Seen> = of_seat().filter(|earlier| earlier.leader.id == *before).collect();
                 let lives = knew.iter().any(|earlier| earlier.lived_until >= sighting.at);
                 let forgotten = !lives && knew.iter().any(|earlier| earlier.stopped);
-                changes.push(Change { seat, id, observable, forgotten });
+                let place = authority(&sighting.leader.address);
+                changes.push(Change { seat, id, place, at: sighting.at, observable, forgotten });
                 *before = id;
             }
         }
@@ -229,9 +237,42 @@ fn as_failover(record: &Value) -> Value {
     serde_json::json!({"class": "failover", "id": record["alert_id"], "members": record["members"]})
 }
 
-/// The session ids of new leaders that people were told.
-fn told_ids(messages: &[Value]) -> BTreeSet<String> {
-    told(messages.iter()).into_keys().map(|(_, id)| id).collect()
+/// The elections that people were told of.
+struct ToldElections {
+    /// Session ids of new leaders.
+    ids: BTreeSet<String>,
+    /// Where new leaders are, and when that was.
+    places: Vec<(String, jiff::civil::DateTime)>,
+}
+
+impl ToldElections {
+    fn of(messages: &[Value]) -> Self {
+        let ids = told(messages.iter()).into_keys().map(|(_, id)| id).collect();
+        let mut places = Vec::new();
+        for message in messages.iter().filter(|message| message["class"] == "failover") {
+            let occurred_at = message["occurred_at"].as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok());
+            let Some(at) = occurred_at else { continue };
+            // As Flink's logs have it.
+            let at = jiff::tz::TimeZone::system().to_datetime(at);
+            let members = message["members"].as_array().into_iter().flatten();
+            places
+                .extend(members.filter_map(|member| Some((authority(member["new_leader"]["address"].as_str()?), at))));
+        }
+        Self { ids, places }
+    }
+
+    fn hold(&self, change: &Change) -> bool {
+        let is_near = |at: jiff::civil::DateTime| change.at.duration_since(at).abs() <= ONE_ELECTION;
+        self.ids.contains(&change.id.to_string())
+            || self.places.iter().any(|(place, at)| *place == change.place && is_near(*at))
+    }
+}
+
+/// Host and port of an address such as `akka.tcp://flink@host:6123/user/rpc/jobmanager_2`.
+fn authority(address: &str) -> String {
+    let behind = address.split_once("://").map_or(address, |(_, behind)| behind);
+    let authority = behind.split('/').next().unwrap_or_default();
+    authority.rsplit('@').next().unwrap_or_default().to_owned()
 }
 
 /// Which alerts tell of (seat, new id).
@@ -364,5 +405,20 @@ mod tests {
         assert_eq!((excused.missed.len(), excused.unlogged.len()), (0, 1));
         assert_eq!(Verdict::of(&[log(5)], "", &[of_job(B)], &[]).missed.len(), 1);
         assert_eq!(Verdict::of(&[log(5)], "", &[], &full).missed.len(), 1, "nobody was told of that election");
+    }
+
+    /// Up to Flink 1.14 each component has an id of its own.
+    #[test]
+    fn an_election_with_an_id_for_each_component_is_known_by_place_and_time() {
+        let full = [json!({"event": "agent.problem", "what": RECORDS_LOST})];
+        let missed = |place: &str, second: i8| {
+            let at = jiff::civil::date(2026, 11, 30).at(10, 0, second, 0);
+            let at = jiff::tz::TimeZone::system().to_timestamp(at).unwrap().to_string();
+            let leader = json!({"id": "00000000-0000-0001-0000-000000000009", "address": format!("akka.tcp://flink@{place}/user/x")});
+            let message = json!({"class": "failover", "id": "1", "occurred_at": at,
+                "members": [{"component": "jobmanager", "job_id": "0f", "new_leader": leader}]});
+            Verdict::of(&[log(5)], "", &[message], &full).missed.len()
+        };
+        assert_eq!((missed("b", 10), missed("c", 10), missed("b", 45)), (0, 1, 1));
     }
 }
