@@ -8,6 +8,8 @@ use anyhow::{Context, Result};
 
 use super::jvm::{Carried, Footprint, Ground, Talk};
 
+/// Name of the alert log in the folder `soak`.
+pub const ALERT_LOG: &str = "soak.jsonl";
 /// Jobs that take turns.
 pub const JOBS: u32 = 600;
 
@@ -54,7 +56,7 @@ pub fn measure(
     let jdk = ground.jdks.first().context("no JDK")?;
     let folder = ground.path("soak");
     fs::create_dir(&folder)?;
-    let paths = [folder.join("soak.jsonl"), folder.join("state")].map(|path| path.display().to_string());
+    let paths = [folder.join(ALERT_LOG), folder.join("state")].map(|path| path.display().to_string());
     let mut all = options.to_vec();
     all.extend([("log", paths[0].as_str()), ("state", paths[1].as_str())]);
     let mut java = ground.java(jdk, Carried::Leaderwatch, &all, &[])?;
